@@ -13,9 +13,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from redraft.evals.analysis.equal_cost import mean_tokens, shared_ids
+from redraft.evals.analysis.equal_cost import match_tokens, mean_tokens, shared_ids
 from redraft.evals.analysis.paired import paired, proportion
-from redraft.evals.analysis.token_matching import match_tokens
 from redraft.evals.run.result_record import Sample
 from redraft.evals.run.run_folder import Run, find_runs
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.search.ranking import PairwiseJudge
 from ..nodes.verify.text_verifiers import uses_words
+from .analysis.paired import mcnemar_p
 from .run.run_folder import Run, read_run
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def covered(run: Run) -> list[float]:
     """
     if run.info.kind != "words":
         raise ValueError(f"{run.folder} has problems of kind {run.info.kind!r}, not of words")
-    found = [uses_words(*one.gold)(one.question, one.final_solution) for one in run.records]
-    return [critique.score or 0.0 for critique in found if critique is not None]
+    critiques = [uses_words(*record.gold)(record.question, record.final_solution) for record in run.records]
+    return [critique.score or 0.0 for critique in critiques if critique is not None]
 
 
 async def fluency(run: Run, other: Run, judge: BaseChatModel, *, concurrency: int = 4) -> dict[str, Any]:
@@ -47,11 +48,11 @@ async def fluency(run: Run, other: Run, judge: BaseChatModel, *, concurrency: in
         judge: Is asked about each pair in both orders.
         concurrency: Pairs that are judged at once.
     """
-    from scipy import stats
-
     pairwise, room = PairwiseJudge(judge, prompt=FLUENCY_PROMPT), asyncio.Semaphore(concurrency)
-    theirs = {one.question_id: one.final_solution for one in other.records}
-    pairs = [(one.final_solution, theirs[one.question_id]) for one in run.records if one.question_id in theirs]
+    theirs = {record.question_id: record.final_solution for record in other.records}
+    pairs = [
+        (record.final_solution, theirs[record.question_id]) for record in run.records if record.question_id in theirs
+    ]
 
     async def better(first: str, second: str) -> str | None:
         async with room:
@@ -59,8 +60,7 @@ async def fluency(run: Run, other: Run, judge: BaseChatModel, *, concurrency: in
 
     winners = await asyncio.gather(*(better(*pair) for pair in pairs))
     won, lost = winners.count("first"), winners.count("second")
-    p = float(stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
-    return {"pairs": len(pairs), "won": won, "lost": lost, "ties": len(pairs) - won - lost, "p": p}
+    return {"pairs": len(pairs), "won": won, "lost": lost, "ties": len(pairs) - won - lost, "p": mcnemar_p(won, lost)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,21 +68,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="folders with results.jsonl; the first is compared")
     parser.add_argument("--judge", help="a model, as in redraft run --model; without it fluency is left out")
-    given = parser.parse_args(arguments)
-    runs = [read_run(folder) for folder in given.runs]
+    options = parser.parse_args(arguments)
+    runs = [read_run(folder) for folder in options.runs]
     shares = {run.info.method: covered(run) for run in runs}
-    lengths = {run.info.method: [len(one.final_solution.split()) for one in run.records] for run in runs}
-    found: dict[str, Any] = {
+    lengths = {run.info.method: [len(record.final_solution.split()) for record in run.records] for run in runs}
+    summary: dict[str, Any] = {
         name: {"n": len(values), "covered": round(fmean(values), 3), "words_a_text": round(fmean(lengths[name]), 1)}
         for name, values in shares.items()
     }
-    if given.judge:
+    if options.judge:
         from ..models.specs import chat_model
 
-        judge = chat_model(given.judge, temperature=0, max_output_tokens=200)
+        judge = chat_model(options.judge, temperature=0, max_output_tokens=200)
         for other in runs[1:]:
-            found[f"{runs[0].info.method} against {other.info.method}"] = asyncio.run(fluency(runs[0], other, judge))
-    print(json.dumps(found, indent=2))  # noqa: T201  its output
+            summary[f"{runs[0].info.method} against {other.info.method}"] = asyncio.run(fluency(runs[0], other, judge))
+    print(json.dumps(summary, indent=2))  # noqa: T201  its output
 
 
 FLUENCY_PROMPT = """\

@@ -14,12 +14,13 @@ where a stricter threshold is no riskier; the tests simulate it where that fails
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ...nodes.critics.judge_file import THRESHOLDS, JudgeFile, JudgePart, bin_of
-from .paired import Proportion, proportion
+from .paired import Proportion, auc, proportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +82,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result of a calibration: each setting, and the one that was chosen."""
+    """The result of a calibration."""
 
     alpha: float
     delta: float
@@ -97,7 +98,7 @@ class Calibration:
     @property
     def chosen(self) -> Setting | None:
         """The setting that accepts most right drafts of those that keep alpha."""
-        return next((one for one in self.settings if one.threshold is not None), None)
+        return next((setting for setting in self.settings if setting.threshold is not None), None)
 
     @property
     def wrong_share(self) -> Proportion | None:
@@ -151,21 +152,22 @@ def calibrate(scored: Sequence[Scored], right: np.ndarray[Any, Any], *, alpha: f
             raise ValueError(f"{name} must be between 0 and 1, not {value!r}")
     if not scored or not len(right):
         raise ValueError("there is nothing to calibrate on")
-    there = ~np.isnan(scored[0].numbers)
-    right = np.asarray(right, dtype=bool) & there
+    drafted = ~np.isnan(scored[0].numbers)
+    right = np.asarray(right, dtype=bool) & drafted
     families = combined(scored)
     level = delta / len(families)
-    found = [_setting(family, right, alpha=alpha, level=level) for family in families]
-    found.sort(key=_worth, reverse=True)
-    chosen = next(family for family in families if tuple(one.part for one in family) == found[0].parts)
+    settings = sorted(
+        (_setting(family, right, alpha=alpha, level=level) for family in families), key=_worth, reverse=True
+    )
+    chosen = next(family for family in families if tuple(member.part for member in family) == settings[0].parts)
     return Calibration(
         alpha=alpha,
         delta=delta,
         n=len(right),
         right=int(right.any(axis=1).sum()),
         rounds=right.shape[1] - 1,
-        settings=tuple(found),
-        scores=_fingerprint(chosen, found[0].threshold),
+        settings=tuple(settings),
+        scores=_fingerprint(chosen, settings[0].threshold),
     )
 
 
@@ -190,15 +192,15 @@ def combined(scored: Sequence[Scored]) -> list[tuple[Scored, ...]]:
     In one the cheapest is asked first, so that most drafts that fail cost little.
     """
     most: dict[str, Scored] = {}
-    for one in scored:
-        if one.part.name not in most or one.part.votes > most[one.part.name].part.votes:
-            most[one.part.name] = one
+    for member in scored:
+        if member.part.name not in most or member.part.votes > most[member.part.name].part.votes:
+            most[member.part.name] = member
     several = [
-        tuple(sorted(group, key=lambda one: one.tokens))
+        tuple(sorted(group, key=lambda member: member.tokens))
         for size in range(2, MOST_COMBINED + 1)
         for group in combinations(most.values(), size)
     ]
-    return [*((one,) for one in scored), *several]
+    return [*((member,) for member in scored), *several]
 
 
 def shown(
@@ -258,22 +260,22 @@ def _setting(family: Sequence[Scored], right: np.ndarray[Any, Any], *, alpha: fl
 
     accepted, wrong, numbers = _counted(family, right)
     ok = np.flatnonzero(shown(accepted, wrong, alpha=alpha, level=level, rows=len(right)))
-    parts = tuple(one.part for one in family)
-    told = Setting(parts, None, 0, 0, 0, sum(one.tokens for one in family), _auc(numbers[:, 0], right[:, 0]))
+    parts = tuple(member.part for member in family)
+    unproven = Setting(parts, None, 0, 0, 0, sum(member.tokens for member in family), auc(numbers[:, 0], right[:, 0]))
     if not len(ok):
-        return told
+        return unproven
     # Of thresholds that accept the same rows the strictest: nothing between them was seen.
     at = max(int(np.flatnonzero(accepted == accepted[ok[-1]])[0]), int(ok[0]))
     k, n = int(wrong[at]), int(accepted[at])
     p = float(binom.cdf(k, n, alpha))
-    return replace(told, threshold=THRESHOLDS[at], accepted=n, wrong=k, right_accepted=n - k, p=p)
+    return replace(unproven, threshold=THRESHOLDS[at], accepted=n, wrong=k, right_accepted=n - k, p=p)
 
 
 def _counted(family: Sequence[Scored], right: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
     """Count accepted problems and wrong ones among them for each threshold; return the numbers of all drafts too."""
     import numpy as np
 
-    numbers = np.min([one.numbers for one in family], axis=0)
+    numbers = np.min([member.numbers for member in family], axis=0)
     # NaN, where there is no draft, reaches no threshold.
     reached = numbers[:, :, None] >= np.array(THRESHOLDS)
     taken = reached.any(axis=1)
@@ -292,22 +294,8 @@ def _fingerprint(family: Sequence[Scored], threshold: float | None) -> dict[floa
     """
     import numpy as np
 
-    columns = np.array([one.numbers[:, 0] for one in family])
+    columns = np.array([member.numbers[:, 0] for member in family])
     below = columns < (threshold or 0.0)
     ended = np.where(below.any(axis=0), below.argmax(axis=0), len(columns) - 1)
     numbers = [min(column[: end + 1]) for column, end in zip(columns.T, ended, strict=True)]
-    found: dict[float, int] = {}
-    for number in numbers:
-        edge = bin_of(float(number))
-        found[edge] = found.get(edge, 0) + 1
-    return dict(sorted(found.items()))
-
-
-def _auc(numbers: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float | None:
-    from scipy.stats import rankdata
-
-    good = int(right.sum())
-    bad = len(right) - good
-    if not good or not bad:
-        return None
-    return float((rankdata(numbers)[right].sum() - good * (good + 1) / 2) / (good * bad))
+    return dict(sorted(Counter(bin_of(float(number)) for number in numbers).items()))

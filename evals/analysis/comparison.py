@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from ..logs.fields import POSITIONS
+from ..logs.entries import POSITIONS
 from ..logs.registry import Naming, read_log
-from .paired import Paired, paired
-from .power import WANTED, Power, power_of
+from .paired import WANTED, Paired, Power, paired, power_of
 from .sentences import change_in_words, percent, power_in_words, undecided
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def compare(
     methods: tuple[str | None, str | None] = (None, None),
     wanted: float = WANTED,
 ) -> Comparison:
-    """Compare two files of results, problem by problem.
+    """Compare one file of results with the other, problem by problem.
 
     A file is a log of Inspect, lm-evaluation-harness, OpenAI evals, promptfoo, DeepEval, Langfuse, LangSmith, Phoenix,
     or JSONL, a JSON list or CSV with an id and a verdict in each row. Of a problem with several rounds the last counts.
@@ -69,7 +68,7 @@ def compare(
     old, new = (log.run(method) for log, method in zip(logs, methods, strict=True))
     common = [name for name in old.verdicts if name in new.verdicts]
     if not common:
-        examples = [", ".join(repr(name) for name in list(one.verdicts)[:3]) for one in (old, new)]
+        examples = [", ".join(repr(name) for name in list(run.verdicts)[:3]) for run in (old, new)]
         raise ValueError(f"no id in common: {before} has {examples[0]} …, {after} has {examples[1]} …")
     differing = _other_texts(old, new, common)
     if differing and any(log.id_field in POSITIONS for log in logs):
@@ -80,10 +79,10 @@ def compare(
     counts = paired([old.verdicts[name] for name in common], [new.verdicts[name] for name in common])
     power = power_of(counts, wanted=wanted)
     changed = change_in_words(counts, None, power).rstrip(",")
-    told = f"{changed}: from {percent(counts.before)} to {percent(counts.after)}."
+    verdict = f"{changed}: from {percent(counts.before)} to {percent(counts.after)}."
     if undecided(counts, None, power):
-        told += f" Can't tell whether it helped: {power_in_words(power, counts.n)}"
-    left_out = [(path, len(one.verdicts) - len(common)) for path, one in ((before, old), (after, new))]
+        verdict += f" Can't tell whether it helped: {power_in_words(power, counts.n)}"
+    left_out = [(path, len(run.verdicts) - len(common)) for path, run in ((before, old), (after, new))]
     warnings = [f"only {path} has {count} of the ids: they are not compared" for path, count in left_out if count]
     if differing:
         warnings.append(f"the texts of {len(differing)} of {len(common)} problems differ, {differing[0]!r} the first")
@@ -96,12 +95,12 @@ def compare(
         formats=(logs[0].format, logs[1].format),
         read=[log.sentence for log in logs],
         power=power,
-        verdict=told,
+        verdict=verdict,
         warnings=warnings,
     )
 
 
 def _other_texts(old: Run, new: Run, common: list[str]) -> list[str]:
     """Return the problems whose text is another one in the other file."""
-    texts = [{one.question_id: one.question for one in run.records} for run in (old, new)]
+    texts = [{record.question_id: record.question for record in run.records} for run in (old, new)]
     return [name for name in common if texts[0][name] and texts[1][name] and texts[0][name] != texts[1][name]]

@@ -1,24 +1,40 @@
-"""Equal-cost comparison: the baseline nearest in tokens, and the Pareto frontier of accuracy over tokens. Internal."""
+"""Equal-cost comparison: the baseline nearest in tokens, cut to as many, and the Pareto frontier. Internal."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from ...nodes.writing.voting import majority_text
+from ..run.voted_answers import VOTED_ANSWERS
 from .paired import Paired, Row, paired
-from .token_matching import SLACK, match_tokens
+from .round_rates import attempt_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..run.run_folder import Run
+    from ...state.summary import Attempt
+    from ..run.result_record import ResultRecord
+    from ..run.run_folder import Run, RunInfo
     from .method_row import MethodRow
 
-__all__ = ["EqualCostRow", "frontier", "mean_tokens", "nearest_baseline", "shared_ids"]
+__all__ = [
+    "SLACK",
+    "EqualCostRow",
+    "Matched",
+    "frontier",
+    "match_tokens",
+    "mean_tokens",
+    "nearest_baseline",
+    "shared_ids",
+]
 
-NEAR = SLACK
+SLACK = 1.05
 """Tokens within this factor pass for equal cost."""
 
 
@@ -44,7 +60,7 @@ class EqualCostRow(Row):
 def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow, Run]]) -> EqualCostRow | None:
     """Return the method beside the baseline of equal cost; `None` where no baseline has its problems.
 
-    A sampling baseline that spent more is cut to the method's tokens, see `redraft.evals.analysis.token_matching`. Of
+    A sampling baseline that spent more is cut to the method's tokens, see `match_tokens`. Of
     several of equal cost the one that is right most often counts; where there is none, the nearest in tokens.
 
     Args:
@@ -52,19 +68,19 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
         run: Its run.
         others: Rows and runs on the same dataset and model.
     """
-    found: list[tuple[tuple[float, int, int], EqualCostRow]] = []
+    candidates: list[tuple[tuple[float, int, int], EqualCostRow]] = []
     for other, other_run in others:
         ids = shared_ids(run, other_run)
         if not other.baseline or other.oracle or not ids:
             continue
         own, theirs, before = mean_tokens(run, ids), mean_tokens(other_run, ids), other_run.verdicts
         if run.info.kind == "log" and not (own and theirs):
-            continue  # the log tells no tokens, which is not the same as none
+            continue  # the log has no tokens, which is not the same as 0
         samples = None
-        if theirs > NEAR * own and (cut := match_tokens(other_run, ids, own)):
+        if theirs > SLACK * own and (cut := match_tokens(other_run, ids, own)):
             samples, theirs, before = cut.samples, cut.tokens, cut.verdicts
         apart = _apart(own, theirs)
-        near = apart <= math.log(NEAR) + 1e-9
+        near = apart <= math.log(SLACK) + 1e-9
         verdicts = [before[name] for name in ids]
         beside = EqualCostRow(
             label=row.label,
@@ -78,8 +94,8 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
             paired=paired(verdicts, [run.verdicts[name] for name in ids]),
         )
         # The one that is hardest to beat, of those that cost the same; of equally near ones that with more problems.
-        found.append(((0, -sum(verdicts), -len(ids)) if near else (apart, 0, -len(ids)), beside))
-    return min(found, key=lambda one: one[0])[1] if found else None
+        candidates.append(((0, -sum(verdicts), -len(ids)) if near else (apart, 0, -len(ids)), beside))
+    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
 def _apart(tokens: float, others: float) -> float:
@@ -116,11 +132,93 @@ def frontier(rows: Sequence[MethodRow]) -> list[str]:
 
 def shared_ids(run: Run, other: Run) -> list[str]:
     """Return the problems that both runs have, in the order of the first."""
-    theirs = {one.question_id for one in other.records}
-    return [one.question_id for one in run.records if one.question_id in theirs]
+    theirs = {record.question_id for record in other.records}
+    return [record.question_id for record in run.records if record.question_id in theirs]
 
 
 def mean_tokens(run: Run, ids: Sequence[str]) -> float:
     """Return the tokens a problem of a run on some of its problems; 0 without any."""
-    tokens = {one.question_id: one.total_tokens for one in run.records}
+    tokens = {record.question_id: record.total_tokens for record in run.records}
     return sum(tokens[name] for name in ids) / len(ids) if ids else 0.0
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A baseline as it would have done with fewer samples."""
+
+    samples: float
+    """How many samples a problem had at most, on average."""
+    tokens: float
+    """Mean tokens a problem."""
+    verdicts: dict[str, bool]
+    """By the problem's id, whether its answer is right."""
+
+
+def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
+    """Return a majority or best-of-N with as many samples as these tokens pay for, or `None` for any other run.
+
+    Every problem has as many samples as all can have; one more has a part of them, in the order of the SHA-256 of their
+    ids, for which the mean stays within `SLACK` of `tokens`.
+
+    Args:
+        run: The baseline.
+        ids: The problems that it is compared on.
+        tokens: Mean tokens a problem of the other method.
+    """
+    records = {record.question_id: record for record in run.records}
+    steps = {name: _prefixes(records[name], run.info) for name in ids}
+    if not steps or not all(steps.values()):
+        return None
+    count = dict.fromkeys(ids, 1)
+
+    def mean() -> float:
+        return fmean(steps[name][min(count[name], len(steps[name])) - 1][0] for name in ids)
+
+    order = sorted(ids, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    spent = mean() * len(ids)
+    for number in range(2, max(map(len, steps.values())) + 1):
+        for name in order:
+            # A problem that was accepted earlier draws no further sample.
+            extra = steps[name][number - 1][0] - steps[name][number - 2][0] if number <= len(steps[name]) else 0
+            if spent + extra > SLACK * tokens * len(ids):
+                break
+            spent += extra
+            count[name] = number
+        else:
+            continue
+        break
+    verdicts = {name: steps[name][min(count[name], len(steps[name])) - 1][1] for name in ids}
+    return Matched(fmean(count.values()), mean(), verdicts)
+
+
+def _prefixes(record: ResultRecord, info: RunInfo) -> list[tuple[int, bool]]:
+    """Return, for one sample, two, and so on, the tokens that they took and whether the answer was right."""
+    answer = VOTED_ANSWERS.get(info.kind) if info.method.startswith("majority-") else None
+    if answer is None:
+        return _best_so_far(record) if info.method.startswith("best-of-") else []
+    samples = record.iterations_log[0].samples if record.iterations_log else []
+    texts, spent = [sample.text for sample in samples], 0
+    prefixes: list[tuple[int, bool]] = []
+    for number, sample in enumerate(samples, start=1):
+        if sample.tokens_used is None:  # a server that counts no tokens
+            return []
+        spent += sample.tokens_used
+        winner = samples[texts.index(majority_text(texts[:number], answer))]
+        prefixes.append((spent, winner.is_correct is True))
+    return prefixes
+
+
+def _best_so_far(record: ResultRecord) -> list[tuple[int, bool]]:
+    prefixes: list[tuple[int, bool]] = []
+    best: Attempt | None = None
+    spent, right = 0, False
+    log = record.iterations_log
+    for draft in [step for step in log if step.type != "feedback"]:
+        feedback = [step for step in log if step.type == "feedback" and step.iteration == draft.iteration]
+        spent += draft.tokens_used + sum(step.tokens_used for step in feedback)
+        if not draft.rejected:
+            attempt = attempt_of(record, draft)
+            if best is None or attempt.rank > best.rank:
+                best, right = attempt, draft.is_correct is True
+        prefixes.append((spent, right))
+    return prefixes

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from ...models.spec_names import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
-from .critic_rates import CriticRow, critic_rows
 from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
-from .headline import headline, headline_test
 from .method_row import Headline, MethodRow, RoundRow, method_row
-from .names import run_labels, short_labels, titles
-from .paired import Interval, Paired, Proportion, Row, holm, paired
-from .power import WANTED, Power
-from .round_rates import RoundRates
+from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired
+from .round_rates import CriticRow, RoundRates, critic_rows
 from .sentences import verdict
 
 if TYPE_CHECKING:
@@ -86,13 +83,13 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     """
     if not runs:
         raise ValueError("a ledger needs at least one run")
-    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, run_labels(runs), strict=True)]
+    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, _run_labels(runs), strict=True)]
     pairs = list(zip(rows, runs, strict=True))
     together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
     for row, run in pairs:
         # By what a dataset holds and not by its name, which two files may share.
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
-    named = titles([(members[0][0].dataset, model, sha256) for (sha256, model), members in together.items()])
+    named = _titles([(members[0][0].dataset, model, sha256) for (sha256, model), members in together.items()])
     groups = [_group(title, members, wanted) for title, members in zip(named, together.values(), strict=True)]
     best = [label for group in groups for label in group.frontier]
     held: list[MethodRow] = []
@@ -105,10 +102,10 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     finished: dict[str, MethodRow] = {}
     for group in groups:
         own = [row for row in held if row.label in group.methods]
-        names = dict(zip(group.methods, short_labels(group.methods), strict=True))
+        names = dict(zip(group.methods, _short_labels(group.methods), strict=True))
         tests = {row.label: change for row in own if (change := row.vs_zero_shot if row.baseline else row.overall)}
-        equal_tests = {label: one.paired for label, one in beside.items() if label in group.methods}
-        first_tests = {row.label: test for row in own if (test := headline_test(row, beside.get(row.label)))}
+        equal_tests = {label: equal.paired for label, equal in beside.items() if label in group.methods}
+        first_tests = {row.label: test for row in own if (test := _headline_test(row, beside.get(row.label)))}
         for kind in ([row for row in own if row.baseline], [row for row in own if not row.baseline]):
             corrected, firsts = _corrected(kind, tests), _corrected(kind, first_tests)
             for label, p in _corrected(kind, equal_tests).items():
@@ -117,16 +114,20 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
                 beside[label] = beside[label].model_copy(update=update)
             for row in kind:
                 equal = beside.get(row.label)
-                told = row.model_copy(update={"name": names[row.label], "p_corrected": corrected.get(row.label)})
-                first = headline(told, equal, firsts.get(row.label), names)
-                finished[row.label] = told.model_copy(update={"verdict": verdict(told, equal), "headline": first})
+                corrected_row = row.model_copy(
+                    update={"name": names[row.label], "p_corrected": corrected.get(row.label)}
+                )
+                first = _headline(corrected_row, equal, firsts.get(row.label), names)
+                finished[row.label] = corrected_row.model_copy(
+                    update={"verdict": verdict(corrected_row, equal), "headline": first}
+                )
     return Ledger(
         groups=groups,
         methods=[finished[row.label] for row in rows],
         equal_cost=list(beside.values()),
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
         warnings=[
-            text for group, members in zip(groups, together.values(), strict=True) for text in _said(group, members)
+            text for group, members in zip(groups, together.values(), strict=True) for text in _warnings(group, members)
         ],
     )
 
@@ -160,7 +161,7 @@ def _group(title: str, members: list[tuple[MethodRow, Run]], wanted: float) -> G
 
 def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, Run]]) -> dict[str, object]:
     """Return the fields that hold a run against the zero-shot run that shares most problems with it."""
-    plain = [other for one, other in members if one.method == "zero-shot" and not one.oracle]
+    plain = [other for member, other in members if member.method == "zero-shot" and not member.oracle]
     if not plain or row.method == "zero-shot":
         return {}
     zero = max(plain, key=lambda other: len(shared_ids(run, other)))
@@ -173,14 +174,98 @@ def _against_zero_shot(row: MethodRow, run: Run, members: list[tuple[MethodRow, 
     }
 
 
-def _said(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
+def _warnings(group: Group, members: list[tuple[MethodRow, Run]]) -> list[str]:
     where = f"{group.dataset}, {model_name(group.model)}"
     asked = {name for _, run in members for name in run.verdicts}
-    said = [
+    notes = [
         (
             group.problems < len(asked),
             f"its runs share {group.problems} of {len(asked)} problems; two methods are compared on those both have",
         ),
         (not any(row.baseline for row, _ in members), "no baseline was run: nothing shows what the same tokens bring"),
     ]
-    return [f"{where}: {text}" for holds, text in said if holds]
+    return [f"{where}: {text}" for holds, text in notes if holds]
+
+
+def _headline_test(row: MethodRow, equal_cost: EqualCostRow | None) -> Paired | None:
+    """Return the comparison that a method's headline shows; `None` where there is nothing to hold it against."""
+    if equal_cost and equal_cost.near:
+        return equal_cost.paired
+    if row.vs_zero_shot or row.baseline:
+        return row.vs_zero_shot
+    test = equal_cost.paired if equal_cost else row.overall
+    return test if test.n else None
+
+
+def _headline(
+    row: MethodRow, equal_cost: EqualCostRow | None, p_corrected: float | None, names: dict[str, str]
+) -> Headline | None:
+    """Return a method's headline, or `None` where there is nothing to hold it against.
+
+    Args:
+        row: The method.
+        equal_cost: It beside the nearest baseline, if there is one.
+        p_corrected: The p of its `_headline_test`, corrected; `None` where it has none.
+        names: Label → short name of the group's methods.
+    """
+    test = _headline_test(row, equal_cost)
+    if test is None or p_corrected is None:
+        return None
+    how: Literal["equal tokens", "zero-shot", "nearest tokens", "first draft"]
+    if equal_cost and equal_cost.near:
+        cut = "" if equal_cost.samples is None else f", cut to {equal_cost.samples:.1f} samples,"
+        how, against = "equal tokens", f"{names[equal_cost.baseline]}{cut} at equal tokens"
+    elif row.vs_zero_shot:
+        times = f" at {row.token_ratio:.1f}× its tokens" if row.token_ratio else ""
+        how, against = "zero-shot", f"zero-shot{times}"
+        if not row.baseline:
+            why = "no baseline has as many" if times else "tokens are unknown"
+            against += f" ({why})"
+    elif equal_cost:
+        times = f" with {equal_cost.token_ratio:.1f}× the tokens" if equal_cost.token_ratio else ""
+        how, against = "nearest tokens", f"{names[equal_cost.baseline]}{times} (none has as many)"
+    else:
+        how, against = "first draft", "its own first drafts (no baseline was run)"
+    return Headline(
+        how=how,
+        against=against,
+        paired=test,
+        p_corrected=p_corrected,
+        finding=finding(test.diff or 0.0, test.diff_ci95, p_corrected, wanted=row.power.wanted),
+    )
+
+
+def _run_labels(runs: Sequence[Run]) -> list[str]:
+    """Name each run by its method, and where that is not enough by dataset, model and folder too."""
+    labels = [
+        f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
+        for run in runs
+    ]
+    return _told_apart(labels, [(run.info.dataset, model_name(run.info.model), str(run.folder)) for run in runs])
+
+
+def _short_labels(labels: Sequence[str]) -> list[str]:
+    """Name each run among those of one dataset and model, given the labels of these."""
+    names = [label.partition(" · ")[0] for label in labels]
+    several = Counter(names)
+    return [name if several[name] == 1 else label for label, name in zip(labels, names, strict=True)]
+
+
+def _titles(groups: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Name each group by dataset and model, and where that is not enough by the model's address and the data's hash.
+
+    Args:
+        groups: Dataset, model and the dataset's SHA-256 of each.
+    """
+    named = [" · ".join(filter(None, (dataset, model_name(model)))) for dataset, model, _ in groups]
+    return _told_apart(named, [(model, sha256[:8]) for _, model, sha256 in groups])
+
+
+def _told_apart(labels: list[str], tells: Sequence[tuple[str, ...]]) -> list[str]:
+    for words in zip(*tells, strict=True):
+        counts = Counter(labels)
+        several = {
+            label for label in counts if len({w for w, own in zip(words, labels, strict=True) if own == label}) > 1
+        }
+        labels = [f"{own} · {word}" if own in several else own for own, word in zip(labels, words, strict=True)]
+    return labels

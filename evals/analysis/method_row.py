@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from .paired import Finding, Paired, Proportion, Row, paired, proportion
-from .power import WANTED, Power, power_of
+from .paired import WANTED, Finding, Paired, Power, Proportion, Row, paired, power_of, proportion
 from .round_rates import (
     RoundRates,
     answers_right,
@@ -132,8 +131,8 @@ def is_baseline(method: str) -> bool:
 
 
 def refines_nothing(run: Run) -> bool:
-    """Return True if a run is a baseline by its method, or a log of another tool in which no draft was revised."""
-    unrevised = run.info.kind == "log" and not any(one.num_iterations for one in run.records)
+    """Return whether a run is a baseline by its method, or a log of another tool in which no draft was revised."""
+    unrevised = run.info.kind == "log" and not any(record.num_iterations for record in run.records)
     return unrevised or is_baseline(run.info.method)
 
 
@@ -150,22 +149,22 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         ValueError: No answer and no draft has a verdict by the gold answers.
     """
     records, info, n = run.records, run.info, len(run.records)
-    if records and all(one.is_correct is None and one.error is None for one in records):
+    if records and all(record.is_correct is None and record.error is None for record in records):
         raise ValueError(f"{run.folder}: no result has a verdict (is_correct): a ledger needs gold answers")
-    drafts = [drafts_right(one) for one in records]
+    drafts = [drafts_right(record) for record in records]
     firsts = [bool(rights) and rights[0] for rights in drafts]
     answers = list(run.verdicts.values())
     failed = sum(one.error is not None and not rights for one, rights in zip(records, drafts, strict=True))
-    tokens = sum(one.total_tokens for one in records)
-    costs = [one.cost_usd for one in records]
+    tokens = sum(record.total_tokens for record in records)
+    costs = [record.cost_usd for record in records]
     played = max((len(rights) - 1 for rights in drafts if rights), default=0)
     max_rounds = round_limit(run)
     overall = paired(firsts, answers)
-    delivered = [answers_right(one) or [False] for one in records]
+    delivered = [answers_right(record) or [False] for record in records]
     by_round = [sum(rights[: number + 1][-1] for rights in delivered) for number in range(played + 1)]
     best = by_round.index(max(by_round))
-    later = tokens - sum(_first_draft_tokens(one) for one in records)
-    early = [one.stop_reason in EARLY and one.num_iterations < max_rounds for one in records]
+    later = tokens - sum(_first_draft_tokens(record) for record in records)
+    early = [record.stop_reason in EARLY and record.num_iterations < max_rounds for record in records]
     rates = round_rates(records, max_rounds=max_rounds)
     return MethodRow(
         label=label,
@@ -183,12 +182,12 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         n=n,
         asked=info.n,
         failed=failed,
-        cut_short=sum(one.error is not None for one in records) - failed,
-        cut_off=sum(one.cut_off[0] for one in records),
+        cut_short=sum(record.error is not None for record in records) - failed,
+        cut_off=sum(record.cut_off[0] for record in records),
         accuracy=proportion(sum(answers), n),
         first_draft=proportion(sum(firsts), n),
         ever_right=proportion(sum(map(any, drafts)), n),
-        accepted=proportion(sum(one.is_correct_per_feedback for one in records), n),
+        accepted=proportion(sum(record.is_correct_per_feedback for record in records), n),
         overall=overall,
         p_corrected=None,
         power=power_of(overall, wanted=wanted),
@@ -200,12 +199,12 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         rates=rates,
         tokens=tokens / n if n else 0.0,
         # A mean over some would pass for one over all: one unknown price makes it unknown.
-        cost_usd=fmean(known) if len(known := [one for one in costs if one is not None]) == n > 0 else None,
-        seconds=fmean(one.seconds for one in records) if n else 0.0,
+        cost_usd=fmean(priced) if len(priced := [cost for cost in costs if cost is not None]) == n > 0 else None,
+        seconds=fmean(record.seconds for record in records) if n else 0.0,
         accuracy_per_1000_tokens=1000 * sum(answers) / tokens if tokens else None,
-        mean_iterations=fmean(one.num_iterations for one in records) if n else 0.0,
+        mean_iterations=fmean(record.num_iterations for record in records) if n else 0.0,
         early_stop_rate=fmean(early) if n and max_rounds else None,
-        stop_reasons=dict(Counter(one.stop_reason or "none" for one in records).most_common()),
+        stop_reasons=dict(Counter(record.stop_reason or "none" for record in records).most_common()),
         on_frontier=False,
         token_ratio=None,
         vs_zero_shot=None,
@@ -223,10 +222,10 @@ def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: Roun
     n, played = len(drafts), len(by_round) - 1
     if not played:
         return []
-    spent = [tokens_by_round(one) or [one.total_tokens] for one in run.records]
+    spent = [tokens_by_round(record) or [record.total_tokens] for record in run.records]
     first = sum(rights[0] for rights in drafts if rights) / n
     predicted = predicted_accuracy(rates, first=first, rounds=played, drafted=sum(map(bool, drafts)) / n)
-    rejected = Counter(number for one in run.records for number in rejected_revisions(one))
+    rejected = Counter(number for record in run.records for number in rejected_revisions(record))
     rows = []
     for number in range(1, played + 1):
         revised = [rights for rights in drafts if len(rights) > number]
@@ -247,12 +246,12 @@ def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: Roun
 
 def _warnings(run: Run, failed: int) -> list[str]:
     records, asked = run.records, run.info.n
-    unjudged = sum(one.is_correct is None and one.error is None for one in records)
-    cut_short = sum(one.error is not None for one in records) - failed
+    unjudged = sum(record.is_correct is None and record.error is None for record in records)
+    cut_short = sum(record.error is not None for record in records) - failed
     cut_off, drafts = (
-        (sum(counts) for counts in zip(*(one.cut_off for one in records), strict=True)) if records else (0, 0)
+        (sum(counts) for counts in zip(*(record.cut_off for record in records), strict=True)) if records else (0, 0)
     )
-    said = [
+    notes = [
         (run.torn, "the results end within a line, which is left out: resume the run to mend it"),
         (len(records) < asked, f"{asked - len(records)} of {asked} problems have no result yet"),
         (bool(failed), f"{failed} of {len(records)} problems failed and count as wrong"),
@@ -264,4 +263,4 @@ def _warnings(run: Run, failed: int) -> list[str]:
         ),
         (run.oracle, "a critic knew the gold answers: this shows what a perfect judge would bring, not what one gets"),
     ]
-    return [text for holds, text in said if holds]
+    return [text for holds, text in notes if holds]

@@ -1,7 +1,8 @@
-"""Paired statistics: two verdicts on the same problems, with McNemar's and Fisher's tests and intervals. Internal."""
+"""Paired statistics of two verdicts on the same problems: McNemar's and Fisher's tests, intervals, power. Internal."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,17 +12,26 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
+    Vector = np.ndarray[Any, Any]
+
 __all__ = [
     "CHANCE",
+    "WANTED",
     "Finding",
     "Interval",
     "Paired",
+    "Power",
     "Proportion",
+    "Row",
+    "auc",
     "finding",
     "fisher_p",
     "holm",
     "mcnemar_p",
     "paired",
+    "power_of",
     "proportion",
 ]
 
@@ -36,6 +46,15 @@ Finding = Literal["better", "worse", "no gain", "undecided"]
 
 Z = 1.959963984540054
 """The normal quantile that leaves 2.5% above."""
+
+WANTED = 0.05
+"""Default of the difference worth finding: 5 points."""
+
+ENOUGH = 0.8
+MOST = 10**7
+PRECISE = 1e-4
+TAIL = 1e-9
+APART = 1e-9
 
 
 class Row(BaseModel):
@@ -131,7 +150,7 @@ def finding(diff: float, interval: Interval, p: float, *, wanted: float) -> Find
 
 def mcnemar_p(fixed: int, broken: int) -> float:
     """Return the two-sided p of McNemar's exact test; 1 where nothing changed."""
-    return float(_scipy().stats.binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
+    return float(_library("scipy").stats.binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
 
 
 def fisher_p(k: int, n: int, other_k: int, other_n: int) -> float:
@@ -139,24 +158,30 @@ def fisher_p(k: int, n: int, other_k: int, other_n: int) -> float:
     if not n or not other_n:
         return 1.0
     # Rounding can put it a hair above 1, which a row refuses.
-    return min(float(_scipy().stats.fisher_exact([[k, n - k], [other_k, other_n - other_k]]).pvalue), 1.0)
+    return min(float(_library("scipy").stats.fisher_exact([[k, n - k], [other_k, other_n - other_k]]).pvalue), 1.0)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Return the p-values of several tests corrected by Holm's method, in their order."""
-    try:
-        from statsmodels.stats.multitest import multipletests
-    except ImportError as error:
-        raise _missing(error) from None
+    multipletests = _library("statsmodels.stats.multitest").multipletests
     return [float(p) for p in multipletests(ps, method="holm")[1]] if ps else []
+
+
+def auc(numbers: Sequence[float] | Vector, right: Sequence[bool] | Vector) -> float | None:
+    """Return the chance that a right one has a higher number than a wrong one, ties counting half.
+
+    `None` where all are right, or all wrong.
+    """
+    verdicts = _library("numpy").asarray(right, dtype=bool)
+    good, bad = int(verdicts.sum()), int((~verdicts).sum())
+    if not good or not bad:
+        return None
+    return float((_library("scipy").stats.rankdata(numbers)[verdicts].sum() - good * (good + 1) / 2) / (good * bad))
 
 
 @lru_cache(maxsize=4096)
 def _wilson(k: int, n: int) -> Interval:
-    try:
-        from statsmodels.stats.proportion import proportion_confint
-    except ImportError as error:
-        raise _missing(error) from None
+    proportion_confint = _library("statsmodels.stats.proportion").proportion_confint
     if not n:
         return 0.0, 1.0
     low, high = proportion_confint(k, n, alpha=0.05, method="wilson")
@@ -170,7 +195,7 @@ def _difference_interval(fixed: int, broken: int, n: int) -> Interval:
     if fixed < broken:  # so that the way back has the mirrored interval
         low, high = _difference_interval(broken, fixed, n)
         return -high, -low
-    brentq = _scipy().optimize.brentq
+    brentq = _library("scipy").optimize.brentq
     seen = (fixed - broken) / n
 
     def excess(diff: float) -> float:
@@ -189,7 +214,82 @@ def _difference_interval(fixed: int, broken: int, n: int) -> Interval:
     return _within(low, -1, seen), _within(high, seen, 1)
 
 
-APART = 1e-9
+class Power(Row):
+    """The reach of a paired comparison at 80% power, two-sided 5%."""
+
+    changed: float = Field(
+        ge=0,
+        le=1,
+        description="Share of problems taken to change their verdict: (observed + 0.5) / (n + 1), and never less than "
+        "the difference that is asked about.",
+    )
+    detectable: float | None = Field(
+        description="The smallest difference that these problems would have shown, 0–1; null: none of any size."
+    )
+    wanted: float = Field(gt=0, lt=1, description="The difference that is worth finding, 0–1.")
+    needed: int | None = Field(description="Problems that show it; null where more than ten million.")
+
+
+def power_of(change: Paired, *, wanted: float = WANTED) -> Power:
+    """Return the difference that a comparison of so many problems finds, and how many problems find the wanted one.
+
+    Args:
+        change: The comparison, whose share of changed verdicts is taken for that of others like it.
+        wanted: The difference worth finding, a share between 0 and 1.
+
+    Raises:
+        ValueError: `wanted` is not between 0 and 1.
+        ImportError: The extra `evals` is not installed.
+    """
+    if not 0 < wanted < 1:
+        raise ValueError(f"the wanted difference must be a share between 0 and 1, not {wanted!r}")
+    return _power(change.n, change.fixed + change.broken, wanted)
+
+
+@lru_cache(maxsize=1024)
+def _power(n: int, changes: int, wanted: float) -> Power:
+    changed = (changes + 0.5) / (n + 1)
+    detectable = None
+    if _chance_to_find(1.0, n, changed) >= ENOUGH:
+        low, detectable = 0.0, 1.0
+        while detectable - low > PRECISE:
+            middle = (low + detectable) / 2
+            if _chance_to_find(middle, n, changed) >= ENOUGH:
+                detectable = middle
+            else:
+                low = middle
+    return Power(changed=changed, detectable=detectable, wanted=wanted, needed=_needed(wanted, changed))
+
+
+def _needed(wanted: float, changed: float) -> int | None:
+    enough = 8
+    while _chance_to_find(wanted, enough, changed) < ENOUGH:
+        enough *= 2
+        if enough > MOST:
+            return None
+    few = enough // 2
+    # The exact test's power climbs in small teeth, so the sample is right within a few problems.
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if _chance_to_find(wanted, middle, changed) >= ENOUGH:
+            enough = middle
+        else:
+            few = middle
+    return enough
+
+
+def _chance_to_find(diff: float, n: int, changed: float) -> float:
+    """Return the chance that the exact test of n problems gives p <= 0.05 where this is the difference."""
+    binom = _library("scipy").stats.binom
+    numpy = _library("numpy")
+    share = max(changed, diff)
+    low, high = binom.ppf(TAIL, n, share), binom.isf(TAIL, n, share)
+    changes = numpy.arange(max(low, 1), high + 1)
+    # The most changes the rarer way at which the two-sided test still rejects; -1 where it never does.
+    rejects = binom.ppf(CHANCE / 2, changes, 0.5) - 1
+    fixed = (1 + diff / share) / 2
+    power = binom.cdf(rejects, changes, 1 - fixed) + binom.cdf(rejects, changes, fixed)
+    return float(numpy.sum(binom.pmf(changes, n, share) * power))
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -197,13 +297,8 @@ def _within(value: float, low: float, high: float) -> float:
     return float(min(max(value, low), high)) if math.isfinite(value) else float(low)
 
 
-def _scipy() -> Any:
+def _library(name: str) -> Any:
     try:
-        import scipy
+        return importlib.import_module(name)
     except ImportError as error:
-        raise _missing(error) from None
-    return scipy
-
-
-def _missing(error: ImportError) -> ImportError:
-    return ImportError(f'the statistics need an extra: pip install "redraft[evals]" ({error})')
+        raise ImportError(f'the statistics need an extra: pip install "redraft[evals]" ({error})') from None

@@ -28,7 +28,7 @@ __all__ = ["Difference", "RescoredRun", "dataset_of", "rescore", "write_rescored
 
 
 class Difference(Row):
-    """A place where the record says something else than its texts do."""
+    """A place where a record differs from what its texts are judged to be."""
 
     question_id: str
     where: str = Field(description="`answer`, `draft 0`, `feedback on draft 0`, `sample 2 of draft 0`.")
@@ -68,17 +68,17 @@ def dataset_of(run: Run, data: str) -> Dataset:
     folder = Path(data).expanduser()
     spec = str(folder / f"{run.info.dataset}.jsonl") if folder.is_dir() else data
     fields: dict[str, Any] = getattr(run.info, "fields", {})
-    found = load_dataset(spec, skip_bad=True, **fields)
-    if found.sha256 != run.info.dataset_sha256:
+    dataset = load_dataset(spec, skip_bad=True, **fields)
+    if dataset.sha256 != run.info.dataset_sha256:
         raise ValueError(
             f"{run.folder} was made on {run.info.dataset} (SHA-256 {run.info.dataset_sha256[:12]}…), and {spec} is "
-            f"another ({found.sha256[:12]}…); give that one, or none where the records hold the gold answers"
+            f"another ({dataset.sha256[:12]}…); give that one, or none where the records hold the gold answers"
         )
-    return found
+    return dataset
 
 
 def rescore(run: Run, dataset: Dataset | None = None) -> tuple[RescoredRun, list[ResultRecord]]:
-    """Score a run's records again; return the differences and the updated records. No model is called.
+    """Judge a run again, and return the summary and the new records. No model is called.
 
     Args:
         run: Its records hold the texts, and the gold answers too unless a dataset is given.
@@ -90,34 +90,29 @@ def rescore(run: Run, dataset: Dataset | None = None) -> tuple[RescoredRun, list
     """
     judge = scorer(run.info.kind)  # type: ignore[arg-type]  # it says which kinds there are
     problems = {problem.id: problem for problem in dataset.problems} if dataset else {}
-    differences: list[Difference] = []
     records: list[ResultRecord] = []
+    judged: list[tuple[ResultRecord, _Rescored]] = []
     reasons: Counter[str] = Counter()
-    texts = right = right_recorded = 0
     for record in run.records:
         problem = problems.get(record.question_id)
         if reason := _unscorable(run, record, problem, dataset):
             reasons[reason] += 1
             records.append(record)
-            continue
-        one = _Rescored(run, record, judge, problem)
-        records.append(one.record)
-        differences += one.differences
-        texts += one.texts
-        right += one.record.is_correct is True
-        right_recorded += record.is_correct is True
-    found = RescoredRun(
+        else:
+            judged.append((record, _Rescored(run, record, judge, problem)))
+            records.append(judged[-1][1].record)
+    summary = RescoredRun(
         run=str(run.folder),
         method=run.info.method,
         lines=len(run.records),
-        rescored=len(run.records) - reasons.total(),
-        texts=texts,
-        right_recorded=right_recorded,
-        right=right,
+        rescored=len(judged),
+        texts=sum(again.texts for _, again in judged),
+        right_recorded=sum(record.is_correct is True for record, _ in judged),
+        right=sum(again.record.is_correct is True for _, again in judged),
         not_rescored=dict(reasons),
-        differences=differences,
+        differences=[difference for _, again in judged for difference in again.differences],
     )
-    return found, records
+    return summary, records
 
 
 def write_rescored(run: Run, records: Sequence[ResultRecord]) -> None:
@@ -156,23 +151,23 @@ class _Rescored:
         self._judge = judge
         self._vote = VOTED_ANSWERS.get(run.info.kind) if run.info.method.startswith("majority-") else None
         self._gold = _gold(record, run.info.kind, judge) if problem is None else problem.gold
-        known: dict[str, Any] = {}
+        update: dict[str, Any] = {}
         if problem is not None:
             plain = judge.plain_gold(problem.gold)
             self._compare("answer", "question", record.question, problem.task)
             if record.gold is not None:
                 self._compare("answer", "gold", record.gold, plain)
-            known = {"question": problem.task, "gold": plain, "ground_truth": judge.shown_gold(problem.gold)}
+            update = {"question": problem.task, "gold": plain, "ground_truth": judge.shown_gold(problem.gold)}
         steps = [self._step(step) for step in record.iterations_log]
         self.record = record.model_copy(
-            update={**known, **self._verdict("answer", record, record.final_solution), "iterations_log": steps}
+            update={**update, **self._verdict("answer", record, record.final_solution), "iterations_log": steps}
         )
 
     def _step(self, step: Iteration) -> Iteration:
         where = f"feedback on draft {step.iteration}" if step.type == "feedback" else f"draft {step.iteration}"
-        found = self._verdict(where, step, step.solution)
+        verdict = self._verdict(where, step, step.solution)
         if not step.samples:
-            return step.model_copy(update=found)
+            return step.model_copy(update=verdict)
         samples = []
         for number, sample in enumerate(step.samples, 1):
             place = f"sample {number} of {where}"
@@ -184,21 +179,21 @@ class _Rescored:
             samples.append(sample.model_copy(update=update))
         if self._vote is not None:
             # What the method answered is not rewritten: another winner is told, and stays a difference.
-            winner = majority_text([one.text for one in samples], self._vote)
+            winner = majority_text([sample.text for sample in samples], self._vote)
             self._compare(where, "solution", step.solution, winner)
-        return step.model_copy(update={**found, "samples": samples})
+        return step.model_copy(update={**verdict, "samples": samples})
 
     def _verdict(self, where: str, recorded: ResultRecord | Iteration | Sample, text: str) -> dict[str, Any]:
         self.texts += 1
         answer = self._judge.read_answer(text) if text.strip() else None
         # An empty text is a problem that failed, and wrong; no sandbox need say so.
-        found = {
+        verdict = {
             "predicted_answer": answer,
             "is_correct": bool(text.strip()) and self._judge.is_correct(self._gold, text),
         }
-        for field, value in found.items():
+        for field, value in verdict.items():
             self._compare(where, field, getattr(recorded, field), value)
-        return found
+        return verdict
 
     def _compare(self, where: str, field: str, recorded: Any, found: Any) -> None:
         if recorded != found:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import cache, partial
 from statistics import NormalDist, fmean, median, stdev
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .paired import Interval, Paired, Proportion, Row, paired, proportion
+from .paired import Interval, Paired, Proportion, Row, auc, paired, proportion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 __all__ = [
+    "RETRIEVAL_METHODS",
     "ConfidenceRow",
     "Found",
     "KnownQuestion",
@@ -26,8 +28,10 @@ __all__ = [
     "known_questions",
     "measured",
     "retrieval_ledger",
+    "retrieval_methods",
 ]
 
+RETRIEVAL_METHODS = ("bm25", "vectors", "unrefined", "refined")
 DEPTH = 5
 """Passages of a result that are looked at, as in hit@5."""
 
@@ -56,7 +60,7 @@ class Found(BaseModel):
     queries: int = 1
     confidence: float | None = None
     nothing: bool = False
-    """True if the passages were withheld and nothing was reported as found. That is no hit."""
+    """True where they were withheld as nothing found. That is no hit."""
 
 
 class RetrievalRow(Row):
@@ -90,7 +94,7 @@ class ConfidenceRow(Row):
     method: str
     auc: float | None = Field(description="Chance that a question with a hit has a higher one than a question without.")
     error: float | None = Field(description="Mean gap of confidence and share of hits in ten bins, 0–1.")
-    off_topic: Proportion = Field(description="Of the questions without a source, those told that nothing was found.")
+    off_topic: Proportion = Field(description="Of the questions without a source, those answered with nothing found.")
     withheld: Proportion = Field(description="Of the hits among the first five, those withheld as nothing found.")
 
 
@@ -106,7 +110,7 @@ class RetrievalLedger(Row):
 
 
 class Measured(BaseModel):
-    """A method's result for one question, measured against the known sources."""
+    """A method's result for one question, measured."""
 
     ranked: list[int]
     """1 for each of the first five passages that is the first of a known source, else 0."""
@@ -141,36 +145,36 @@ def known_questions(path: Path, *, known: bool = True) -> list[KnownQuestion]:
         ValueError: A line is no such object, or there is none; the message names the line.
         OSError: The file can't be read.
     """
-    found = []
+    questions = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if line.strip():
             try:
-                found.append(KnownQuestion.model_validate_json(line))
+                questions.append(KnownQuestion.model_validate_json(line))
             except ValidationError as error:
                 about = error.errors()[0]
                 where = ".".join(map(str, about["loc"])) or "the line"
                 raise ValueError(
                     f'{path}:{number}: {where}: {about["msg"]}; a line is {{"question": "…", "sources": ["a.md"]}}'
                 ) from None
-    if known and not any(one.sources for one in found):
+    if known and not any(question.sources for question in questions):
         raise ValueError(f"{path} holds no question with known sources")
-    return found
+    return questions
 
 
 def measured(search: Callable[[str], Found], questions: Sequence[KnownQuestion]) -> list[Measured]:
-    """Run a search for each question and measure its hits and its time."""
+    """Run a search on each question, and return its ranks and times."""
     rows = []
-    for one in questions:
+    for question in questions:
         start = perf_counter()
-        found = search(one.question)
+        found = search(question.question)
         ms = 1000 * (perf_counter() - start)
         seen: set[str] = set()
         ranked = []
         for source, text in found.passages[:DEPTH]:
-            known = one.answered_by(source, text) and source not in seen
+            known = question.answered_by(source, text) and source not in seen
             seen |= {source} if known else set()
             ranked.append(int(known))
-        rows.append(Measured(ranked=ranked, known=len(one.sources), found=found, ms=ms))
+        rows.append(Measured(ranked=ranked, known=len(question.sources), found=found, ms=ms))
     return rows
 
 
@@ -207,44 +211,42 @@ def retrieval_ledger(
         confidence=[
             _trust(method, rows)
             for method, rows in runs.items()
-            if all(one.found.confidence is not None for one in rows)
+            if all(row.found.confidence is not None for row in rows)
         ],
     )
 
 
 def _row(method: str, rows: Sequence[Measured]) -> RetrievalRow:
-    reciprocal, ndcg = [one.reciprocal for one in rows], [one.ndcg for one in rows]
+    reciprocal, ndcg = [row.reciprocal for row in rows], [row.ndcg for row in rows]
     return RetrievalRow(
         method=method,
         n=len(rows),
-        hit1=proportion(sum(one.gains[:1] == [1] for one in rows), len(rows)),
-        hit5=proportion(sum(1 in one.gains for one in rows), len(rows)),
+        hit1=proportion(sum(row.gains[:1] == [1] for row in rows), len(rows)),
+        hit5=proportion(sum(1 in row.gains for row in rows), len(rows)),
         mrr=fmean(reciprocal),
         mrr_ci95=_mean_interval(reciprocal),
         ndcg=fmean(ndcg),
         ndcg_ci95=_mean_interval(ndcg),
-        queries=fmean(one.found.queries for one in rows),
-        ms=fmean(one.ms for one in rows),
-        median_ms=median(one.ms for one in rows),
+        queries=fmean(row.found.queries for row in rows),
+        ms=fmean(row.ms for row in rows),
+        median_ms=median(row.ms for row in rows),
     )
 
 
 def _trust(method: str, rows: Sequence[Measured]) -> ConfidenceRow:
-    pairs = [(one.found.confidence or 0.0, 1 in one.ranked) for one in rows]
-    hits, misses = [value for value, hit in pairs if hit], [value for value, hit in pairs if not hit]
-    wins = sum((hit > miss) + (hit == miss) / 2 for hit in hits for miss in misses)
+    pairs = [(row.found.confidence or 0.0, 1 in row.ranked) for row in rows]
     bins: dict[int, list[tuple[float, bool]]] = {}
     for value, hit in pairs:
         bins.setdefault(min(9, int(value * 10)), []).append((value, hit))
-    gaps = [abs(sum(value - hit for value, hit in one)) for one in bins.values()]
-    off = [one for one in rows if not one.known]
-    on = [one for one in rows if 1 in one.ranked]
+    gaps = [abs(sum(value - hit for value, hit in bin_)) for bin_ in bins.values()]
+    off = [row.found.nothing for row in rows if not row.known]
+    on = [row.found.nothing for row in rows if 1 in row.ranked]
     return ConfidenceRow(
         method=method,
-        auc=wins / (len(hits) * len(misses)) if hits and misses else None,
+        auc=auc([value for value, _ in pairs], [hit for _, hit in pairs]),
         error=sum(gaps) / len(pairs) if pairs else None,
-        off_topic=proportion(sum(one.found.nothing for one in off), len(off)),
-        withheld=proportion(sum(one.found.nothing for one in on), len(on)),
+        off_topic=proportion(sum(off), len(off)),
+        withheld=proportion(sum(on), len(on)),
     )
 
 
@@ -262,3 +264,63 @@ def _mean_interval(values: Sequence[float]) -> Interval:
 
 def _folded(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+def retrieval_methods(
+    folder: Path, names: Sequence[str], *, embeddings: str | None = None, **options: Any
+) -> Mapping[str, Callable[[str], Found]]:
+    """Return the methods of these names, over one index of the folder.
+
+    Args:
+        folder: Of documents.
+        names: Of `RETRIEVAL_METHODS`: `bm25` and `vectors` alone, `unrefined` with `max_iterations=0`, and `refined`.
+        embeddings: As `build_retrieval_graph` takes it; default: the one built in.
+        options: Others of `build_retrieval_graph`.
+
+    Raises:
+        ValueError: A name is not known, or an option makes no sense.
+        ImportError: The extra `retrieval` is not installed.
+    """
+    from ...models.embeddings import DEFAULT
+    from ...models.embeddings import embeddings as embedding_model
+    from ...retrieval import DocumentIndex, build_retrieval_graph, load_folder, retrieval_result
+
+    if unknown := [name for name in names if name not in RETRIEVAL_METHODS]:
+        raise ValueError(f"there is no method {unknown[0]!r} of retrieval; known are {', '.join(RETRIEVAL_METHODS)}")
+    documents = load_folder(folder)
+    meaning = embedding_model(embeddings or DEFAULT)
+    top_k = options.get("top_k", 5)
+
+    def alone(**choice: Any) -> Callable[[str], Found]:
+        index = DocumentIndex(documents=documents, top_k=top_k, **choice)
+
+        def search(question: str) -> Found:
+            passages = index.invoke(question)
+            return Found(passages=[(passage.metadata["source"], passage.page_content) for passage in passages])
+
+        return search
+
+    def graph(**more: Any) -> Callable[[str], Found]:
+        built = build_retrieval_graph(both(), embeddings=meaning, **{**options, **more})
+
+        def search(question: str) -> Found:
+            result = retrieval_result(built.invoke({"task": question}))
+            passages = result.results or result.withheld
+            return Found(
+                passages=[(passage.source, passage.text) for passage in passages],
+                queries=result.queries_run,
+                confidence=result.confidence,
+                nothing=bool(result.withheld),
+            )
+
+        return search
+
+    # One index for both ways, made only where one of them is asked for.
+    both = cache(partial(DocumentIndex, documents=documents, embeddings=meaning, top_k=top_k))
+    makers: dict[str, Callable[[], Callable[[str], Found]]] = {
+        "bm25": partial(alone, vectors=False),
+        "vectors": partial(alone, embeddings=meaning, hybrid=False),
+        "unrefined": partial(graph, max_iterations=0),
+        "refined": graph,
+    }
+    return {name: makers[name]() for name in names}

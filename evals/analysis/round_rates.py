@@ -1,4 +1,4 @@
-"""Accuracy by round, predicted from how often drafts are accepted, given up, fixed and broken. Internal.
+"""Rates of rounds and of critics against the gold answers, and the accuracy by round that they predict. Internal.
 
 A draft is right or wrong, and open or done. In a round an open draft is accepted (more often, one hopes, when it is
 right) or given up, and is done; else it is revised, which fixes some wrong drafts and breaks some right ones:
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from ...state.summary import Attempt
-from .paired import Proportion, Row, proportion
+from .paired import CHANCE, Proportion, Row, fisher_p, proportion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from ..run.result_record import Iteration, ResultRecord
     from ..run.run_folder import Run
 
-
 __all__ = [
+    "CriticRow",
     "RoundRates",
     "answers_right",
     "attempt_of",
+    "critic_rows",
     "drafts_right",
     "predicted_accuracy",
     "rejected_revisions",
@@ -39,6 +40,8 @@ __all__ = [
     "tokens_by_round",
 ]
 
+TOGETHER = "all together"
+
 
 def drafts_right(record: ResultRecord) -> list[bool]:
     """Return for every round whether the draft at its end is right: the first draft, then one for each revision.
@@ -46,13 +49,13 @@ def drafts_right(record: ResultRecord) -> list[bool]:
     A revision that is no draft leaves the one before in force. A draft without a verdict is wrong, and there are none
     where an error came before the first. A first draft that is written anew stands for the one before.
     """
-    found: list[bool] = []
+    rights: list[bool] = []
     for step in record.iterations_log:
         if step.type == "initial_generation":
-            found = [step.is_correct is True]
-        elif step.type == "refinement" and found:
-            found.append(found[-1] if step.rejected else step.is_correct is True)
-    return found
+            rights = [step.is_correct is True]
+        elif step.type == "refinement" and rights:
+            rights.append(rights[-1] if step.rejected else step.is_correct is True)
+    return rights
 
 
 def answers_right(record: ResultRecord) -> list[bool]:
@@ -63,28 +66,28 @@ def answers_right(record: ResultRecord) -> list[bool]:
     order was in force then.
     """
     attempts: list[tuple[Attempt, bool]] = []
-    found: list[bool] = []
+    rights: list[bool] = []
     for step in record.iterations_log:
         if step.type == "initial_generation":
-            attempts, found = [], []
-        elif step.type == "feedback" or not found:
+            attempts, rights = [], []
+        elif step.type == "feedback" or not rights:
             continue
         if not step.rejected:
             attempts.append((attempt_of(record, step), step.is_correct is True))
         judged = any(attempt.judged for attempt, _ in attempts)
-        best = max(attempts, key=lambda one: one[0].rank) if judged else attempts[-1] if attempts else None
-        found.append(best is not None and best[1])
-    return [*found[:-1], record.is_correct is True] if found else []
+        best = max(attempts, key=lambda attempt: attempt[0].rank) if judged else attempts[-1] if attempts else None
+        rights.append(best is not None and best[1])
+    return [*rights[:-1], record.is_correct is True] if rights else []
 
 
 def attempt_of(record: ResultRecord, draft: Iteration) -> Attempt:
-    """Return a recorded draft with what was said about it, as the run itself ranked it."""
-    said: list[dict[str, Any]] = [
-        {"kind": "critique", "accepted": one.accepted, "score": one.score, "verifier": one.verifier}
-        for one in record.iterations_log
-        if one.type == "feedback" and one.iteration == draft.iteration
+    """Return a recorded draft with its critiques, as the run itself ranked it."""
+    critiques: list[dict[str, Any]] = [
+        {"kind": "critique", "accepted": step.accepted, "score": step.score, "verifier": step.verifier}
+        for step in record.iterations_log
+        if step.type == "feedback" and step.iteration == draft.iteration
     ]
-    return Attempt(draft.iteration, draft.solution, draft.by, None, tuple(said))  # type: ignore[arg-type]
+    return Attempt(draft.iteration, draft.solution, draft.by, None, tuple(critiques))  # type: ignore[arg-type]
 
 
 def tokens_by_round(record: ResultRecord) -> list[int]:
@@ -170,7 +173,7 @@ def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted:
     goes_on = 1 - (rates.give_up.rate or 0.0)
     fixed, broken = rates.fixed.rate or 0.0, rates.broken.rate or 0.0
     done, right, wrong = 0.0, first, drafted - first
-    found = [first]
+    accuracies = [first]
     for _ in range(rounds):
         revised_right = right * (1 - (rates.accept_right.rate or 0.0)) * goes_on
         revised_wrong = wrong * (1 - (rates.accept_wrong.rate or 0.0)) * goes_on
@@ -178,5 +181,105 @@ def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted:
         right = revised_right * (1 - broken) + revised_wrong * fixed
         wrong = revised_wrong * (1 - fixed) + revised_right * broken
         # Rounding can put it a hair above 1, which a row refuses.
-        found.append(min(done + right, 1.0))
-    return found
+        accuracies.append(min(done + right, 1.0))
+    return accuracies
+
+
+class CriticRow(Row):
+    """One critic in one run, against the gold answers. A draft that it judged twice counts twice."""
+
+    critic: str = Field(
+        description="Its name in the record, or `all together`: a draft is accepted when all accept it."
+    )
+    method: str = Field(description="Label of the method that asked it.")
+    oracle: bool = Field(description="In this run a critic knew the gold answers.")
+    verifier: bool = Field(description="A program that checks, not an opinion.")
+    right: int = Field(ge=0, description="Right drafts that it judged.")
+    wrong: int = Field(ge=0, description="Wrong drafts that it judged.")
+    unlabelled: int = Field(ge=0, description="Drafts that it judged and that have no verdict by the gold answer.")
+    unreadable: int = Field(ge=0, description="Of right and wrong, verdicts that can't be read. They accept nothing.")
+    false_accept: Proportion = Field(description="Of the wrong drafts, those it accepted.")
+    false_reject: Proportion = Field(description="Of the right drafts, those it did not accept.")
+    fisher_p: float = Field(
+        ge=0, le=1, description="Fisher's exact two-sided test: are right drafts accepted as often?"
+    )
+    better_than_chance: bool = Field(description="It accepts right drafts more often than wrong ones, p <= 0.05.")
+    warning: str | None = Field(description="Why its acceptance is worth nothing here; null where it is.")
+
+
+def critic_rows(run: Run, *, label: str) -> list[CriticRow]:
+    """Return a row for each critic of a run, in the order of their names, and one for all where they are several.
+
+    The drafts of later rounds are those that the critics did not accept before: the rates are those of the drafts that
+    were judged, not of all that the model writes.
+
+    Args:
+        run: The run.
+        label: How the rows name its method.
+    """
+    by_critic: dict[str, list[Iteration]] = {}
+    drafts: list[list[Iteration]] = []
+    for record in run.records:
+        by_draft: dict[tuple[int, str], list[Iteration]] = {}
+        for step in record.iterations_log:
+            if step.type == "feedback":
+                by_critic.setdefault(step.by or "unnamed", []).append(step)
+                by_draft.setdefault((step.iteration, step.solution), []).append(step)
+        drafts += by_draft.values()
+    rows = [
+        _critic_row(
+            [(step.is_correct, step.accepted) for step in steps],
+            critic=name,
+            label=label,
+            oracle=run.oracle,
+            verifier=all(step.verifier for step in steps),
+        )
+        for name, steps in sorted(by_critic.items())
+    ]
+    if len(rows) > 1:
+        joint = [(steps[0].is_correct, _joint([step.accepted for step in steps])) for steps in drafts]
+        verifiers = all(row.verifier for row in rows)
+        rows.append(_critic_row(joint, critic=TOGETHER, label=label, oracle=run.oracle, verifier=verifiers))
+    return rows
+
+
+def _joint(verdicts: list[bool | None]) -> bool | None:
+    """Return the verdict of all: one rejection rejects, and `None` without one where a verdict can't be read."""
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
+
+
+def _critic_row(
+    verdicts: list[tuple[bool | None, bool | None]], *, critic: str, label: str, oracle: bool, verifier: bool
+) -> CriticRow:
+    right = [accepted for correct, accepted in verdicts if correct is True]
+    wrong = [accepted for correct, accepted in verdicts if correct is False]
+    taken_right, taken_wrong = right.count(True), wrong.count(True)
+    p = fisher_p(taken_right, len(right), taken_wrong, len(wrong))
+    better = p <= CHANCE and taken_right * len(wrong) > taken_wrong * len(right)
+    return CriticRow(
+        critic=critic,
+        method=label,
+        oracle=oracle,
+        verifier=verifier,
+        right=len(right),
+        wrong=len(wrong),
+        unlabelled=len(verdicts) - len(right) - len(wrong),
+        unreadable=(right + wrong).count(None),
+        false_accept=proportion(taken_wrong, len(wrong)),
+        false_reject=proportion(len(right) - taken_right, len(right)),
+        fisher_p=p,
+        better_than_chance=better,
+        warning=None if better else _warning(taken_right, len(right), taken_wrong, len(wrong), p),
+    )
+
+
+def _warning(taken_right: int, right: int, taken_wrong: int, wrong: int, p: float) -> str:
+    counts = f"accepted {taken_right} of {right} right and {taken_wrong} of {wrong} wrong drafts"
+    # Of so few drafts even a perfect critic could not be told from chance.
+    if fisher_p(right, right, 0, wrong) > CHANCE:
+        return f"too few drafts to tell: {counts}"
+    if p <= CHANCE:
+        return f"worse than chance: {counts} (p = {p:.2g})"
+    return f"no better than chance: {counts} (p = {p:.2g})"

@@ -9,8 +9,7 @@ from .paired import CHANCE, finding
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
-    from .paired import Finding, Interval, Paired
-    from .power import Power
+    from .paired import Finding, Interval, Paired, Power
 
 __all__ = [
     "change_in_words",
@@ -26,7 +25,7 @@ __all__ = [
 
 
 def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
-    """Sum up a run in words: a refining method by what it fixed and broke, a baseline by what it got right.
+    """Describe what a run showed: a refining method by what it fixed and broke, a baseline by what it got right.
 
     Args:
         row: The method, with its tokens held against zero-shot's where there is such a run.
@@ -39,16 +38,16 @@ def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
         return f"{_baseline(row, name)}."
     cost = f"at {row.token_ratio:.1f}× the tokens of zero-shot" if row.token_ratio else _tokens(row)
     sentence = f"{name} {change_in_words(row.overall, row.p_corrected, row.power)} {cost}"
-    said = [f"{sentence}; {_beside(equal_cost)}." if equal_cost else f"{sentence}."]
+    sentences = [f"{sentence}; {_beside(equal_cost)}." if equal_cost else f"{sentence}."]
     if undecided(row.overall, row.p_corrected, row.power):
-        said.append(f"Can't tell whether it helped: {power_in_words(row.power, row.n)}")
+        sentences.append(f"Can't tell whether it helped: {power_in_words(row.power, row.n)}")
     elif row.tokens_per_point is not None:
-        said.append(prices_in_words(row.tokens_per_point, row.tokens_per_fix))
-    return " ".join([*said, *_best_round(row)])
+        sentences.append(prices_in_words(row.tokens_per_point, row.tokens_per_fix))
+    return " ".join([*sentences, *_best_round(row)])
 
 
 def change_in_words(change: Paired, corrected: float | None, power: Power) -> str:
-    """Describe a change and whether it could be chance: `fixed 12 and broke 2 of 200 (p = 0.013)`.
+    """Describe what was fixed and broken, and whether that means anything: `fixed 12 and broke 2 of 200 (p = 0.013)`.
 
     Args:
         change: The counts.
@@ -58,10 +57,10 @@ def change_in_words(change: Paired, corrected: float | None, power: Power) -> st
     counted = f"fixed {change.fixed} and broke {change.broken} of {change.n}"
     if change.fixed or change.broken:
         counted += f" ({p_in_words(change.mcnemar_p, corrected)})"
-    found = _finding(change, corrected, power)
-    if found == "undecided":
+    outcome = _finding(change, corrected, power)
+    if outcome == "undecided":
         return f"{counted}, which could be chance," if change.fixed or change.broken else counted
-    return counted + {"better": "", "worse": ", so it did harm,", "no gain": ", so it did not help,"}[found]
+    return counted + {"better": "", "worse": ", so it did harm,", "no gain": ", so it did not help,"}[outcome]
 
 
 def finding_in_words(found: Finding, power: Power) -> str:
@@ -82,23 +81,17 @@ def power_in_words(power: Power, n: int) -> str:
     return f"{problems} would have shown {shown} (80% power); {_wanted(power)} take {takes}."
 
 
-ONE = 0.01
-
-
 def prices_in_words(point: float | None, fix: float | None) -> str:
     """Return the tokens that a gain took, for each point and for each problem."""
     if point is not None and point <= 0:
         return "It took no more tokens."
-    told = [f"{one:,.0f}" if one >= TEN else f"{one:.2g}" for one in (point or 0.0, fix or 0.0)]
-    return f"Each point gained took {told[0]} tokens a problem, each problem fixed {told[1]}."
-
-
-TEN = 10
+    prices = [f"{price:,.0f}" if price >= 10 else f"{price:.2g}" for price in (point or 0.0, fix or 0.0)]
+    return f"Each point gained took {prices[0]} tokens a problem, each problem fixed {prices[1]}."
 
 
 def p_in_words(p: float, corrected: float | None = None) -> str:
     """Return a p-value as `p = 0.031`, and beside it the corrected one where that reads otherwise."""
-    raw, also = (_rounded(one) for one in (p, p if corrected is None else corrected))
+    raw, also = (_rounded(value) for value in (p, p if corrected is None else corrected))
     return f"p {raw}" if raw == also else f"p {raw}, corrected {also.removeprefix('= ')}"
 
 
@@ -122,7 +115,7 @@ def _best_round(row: MethodRow) -> list[str]:
     best, last = row.best_round, len(row.rounds)
     if row.after_best is None or best == last == 1:
         return []
-    right = [row.first_draft.k, *(one.delivered.k for one in row.rounds)]
+    right = [row.first_draft.k, *(played.delivered.k for played in row.rounds)]
     if best == last:
         return [f"Most are right after round {best}: {right[0]} → {right[best]} of {row.n}."]
     after = (
@@ -161,11 +154,11 @@ def _beside(row: EqualCostRow) -> str:
 
 
 def _wanted(power: Power) -> str:
-    return f"{100 * power.wanted:g} point{'' if power.wanted == ONE else 's'}"
+    return f"{100 * power.wanted:g} point{'' if power.wanted == 0.01 else 's'}"
 
 
 def _tokens(row: MethodRow) -> str:
-    # A log that tells no tokens is not one of a method without any.
+    # A log without tokens is not one of a method without any.
     return "at an unknown cost" if row.kind == "log" and not row.tokens else f"at {row.tokens:,.0f} tokens a problem"
 
 
@@ -178,7 +171,4 @@ def _p(change: Paired, corrected: float | None) -> float:
 
 
 def _rounded(p: float) -> str:
-    return "< 0.001" if p < SMALL else f"= {p:.2g}"
-
-
-SMALL = 0.001
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"

@@ -71,8 +71,7 @@ def report(
     """
     from ...faces.views.console import Screen
     from ..analysis.ledger import build_ledger
-    from ..logs.registry import Naming
-    from ..logs.runs import read_runs
+    from ..logs.registry import Naming, read_runs
     from ..report.page import write_report
 
     first = sources[0]
@@ -165,12 +164,11 @@ def diagnose(
     """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
     from ...faces.views.console import Screen
     from ..analysis.diagnosis import diagnose as diagnosed
-    from ..logs.registry import Naming
-    from ..logs.runs import read_runs
+    from ..logs.registry import Naming, read_runs
 
     screen = Screen(as_json=as_json)
     sources = [Path(one) for one in sample]
-    results = all(one.is_dir() or (one.is_file() and out is None) for one in sources)
+    results = all(source.is_dir() or (source.is_file() and out is None) for source in sources)
     if not results:
         if out is None:
             raise BadInputError(
@@ -261,7 +259,7 @@ def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None
 
     screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
     table = plain_table("method", "points", "95%", "", "against", right=("points", "95%"))
-    for row in sorted((one for one in rows if one.headline), key=lambda one: one.baseline):
+    for row in sorted((row for row in rows if row.headline), key=lambda one: one.baseline):
         if first := row.headline:
             both = points(first.paired.diff), points(first.paired.diff_ci95)
             found = finding_in_words(first.finding, row.power)

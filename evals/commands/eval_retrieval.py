@@ -30,8 +30,13 @@ def evaluate_retrieval(
     as_json: bool,
 ) -> None:
     """Measure searches over a folder, print the ledger, and write it to `out`/retrieval.json where that is given."""
-    from ..analysis.retrieval import known_questions, measured, retrieval_ledger
-    from ..analysis.retrieval_methods import RETRIEVAL_METHODS, retrieval_methods
+    from ..analysis.retrieval import (
+        RETRIEVAL_METHODS,
+        known_questions,
+        measured,
+        retrieval_ledger,
+        retrieval_methods,
+    )
 
     if folder is None:
         raise BadInputError("--retrieval needs a --dir: the folder that is searched")

@@ -103,8 +103,8 @@ class Dataset:
         chosen = self.problems[offset:]
         if seed is not None:
             chosen = tuple(sorted(chosen, key=lambda one: hashlib.sha256(f"{seed}:{one.id}".encode()).digest()))
-        kept = {one.id for one in chosen[:limit]}
-        return dataclasses.replace(self, problems=tuple(one for one in self.problems if one.id in kept))
+        ids = {one.id for one in chosen[:limit]}
+        return dataclasses.replace(self, problems=tuple(problem for problem in self.problems if problem.id in ids))
 
 
 def load_dataset(
@@ -153,9 +153,9 @@ def load_dataset(
     good: list[Row] = []
     faults: list[_Fault] = []
     seen: dict[str, int] = {}
-    for number, found in source.rows:
+    for number, content in source.rows:
         try:
-            row = read_row(number, _parse(found) if isinstance(found, bytes) else found, fields)
+            row = read_row(number, _parse(content) if isinstance(content, bytes) else content, fields)
             if row.id in seen:
                 raise ValueError(f"its id {row.id!r} is that of {source.unit} {seen[row.id]} too")  # noqa: TRY301
         except (ValueError, RecursionError) as error:
@@ -244,8 +244,8 @@ def _hub(name: str, split: str) -> _Source:
         library = importlib.import_module("datasets")
     except ImportError as error:
         raise ImportError(f"{'hf:' + name!r} needs the package datasets: pip install datasets ({error})") from None
-    found = library.load_dataset("/".join(parts[:2]), *parts[2:], split=split)
-    rows = [dict(row) for row in found]
+    loaded = library.load_dataset("/".join(parts[:2]), *parts[2:], split=split)
+    rows = [dict(row) for row in loaded]
     return _Source(folder.name if local else name, _digest(rows), enumerate(rows, 1), "row")
 
 
@@ -253,8 +253,10 @@ def _examples(spec: str) -> _Source:
     examples = sorted(
         read_examples(spec), key=attrgetter("id")
     )  # services promise no order, and a sample must be the same tomorrow
-    rows = [{**one.outputs, **one.inputs, "id": one.id} for one in examples]
-    pairs = {(*one.inputs, *one.outputs) for one in examples if len(one.inputs) == len(one.outputs) == 1}
+    rows = [{**example.outputs, **example.inputs, "id": example.id} for example in examples]
+    pairs = {
+        (*example.inputs, *example.outputs) for example in examples if len(example.inputs) == len(example.outputs) == 1
+    }
     question, answer = pairs.pop() if len(pairs) == 1 else ("", "")
     fields = (question, answer) if question != answer else None
     return _Source(spec.partition(":")[2], _digest(rows), enumerate(rows, 1), "example", fields)

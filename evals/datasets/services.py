@@ -84,11 +84,11 @@ def send_results(spec: str, run: Run, *, attempt: int = 1) -> str:
 
 @contextmanager
 def _asked(service: str, failing: str) -> Iterator[None]:
-    known = SERVICES[service]
+    entry = SERVICES[service]
     try:
-        importlib.import_module(known.package)
+        importlib.import_module(entry.package)
     except ImportError as error:
-        raise ImportError(f"{service!r} needs its client: pip install {known.install} ({error})") from None
+        raise ImportError(f"{service!r} needs its client: pip install {entry.install} ({error})") from None
     try:
         yield
     except Exception as error:  # each client has errors of its own
@@ -115,7 +115,7 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _facts(record: ResultRecord) -> dict[str, Any]:
     drafts = [step for step in record.iterations_log if step.type != "feedback"]
-    found = {
+    facts = {
         "rounds": record.num_iterations,
         "stop_reason": record.stop_reason,
         "accepted_by": record.accepted_by,
@@ -124,14 +124,17 @@ def _facts(record: ResultRecord) -> dict[str, Any]:
         "cost_usd": record.cost_usd,
         "seconds": record.seconds,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _from_langsmith(name: str) -> list[Example]:
     from langsmith import Client
 
-    found = Client().list_examples(dataset_name=name)
-    return [Example(str(one.id), _plain(one.inputs, "input"), _plain(one.outputs, "output")) for one in found]
+    examples = Client().list_examples(dataset_name=name)
+    return [
+        Example(str(example.id), _plain(example.inputs, "input"), _plain(example.outputs, "output"))
+        for example in examples
+    ]
 
 
 def _to_langsmith(name: str, experiment: str, run: Run) -> None:
@@ -184,9 +187,9 @@ def _to_langsmith(name: str, experiment: str, run: Run) -> None:
 def _from_langfuse(name: str) -> list[Example]:
     from langfuse import get_client
 
-    items = [one for one in get_client().get_dataset(name).items if one.status != "ARCHIVED"]
+    items = [item for item in get_client().get_dataset(name).items if item.status != "ARCHIVED"]
     return [
-        Example(one.id, _plain(one.input, "input"), _plain(one.expected_output, "expected_output")) for one in items
+        Example(item.id, _plain(item.input, "input"), _plain(item.expected_output, "expected_output")) for item in items
     ]
 
 
@@ -195,12 +198,12 @@ def _to_langfuse(name: str, experiment: str, run: Run) -> None:
     from langfuse import get_client
 
     client, records = get_client(), {record.question_id: record for record in run.records}
-    items = [one for one in client.get_dataset(name).items if one.id in records]
+    items = [item for item in client.get_dataset(name).items if item.id in records]
 
     def answer(*, item: Any, **_: Any) -> str:
         return records[item.id].final_solution
 
-    found = client.run_experiment(
+    outcome = client.run_experiment(
         name=experiment,
         run_name=experiment,
         data=items,
@@ -208,12 +211,12 @@ def _to_langfuse(name: str, experiment: str, run: Run) -> None:
         metadata={key: str(value) for key, value in _about(run).items()},
         max_concurrency=4,
     )
-    for one in found.item_results:
-        item: Any = one.item
+    for result in outcome.item_results:
+        item: Any = result.item
         record = records[item.id]
         if record.is_correct is not None:
             client.create_score(
-                name=CORRECT, value=float(record.is_correct), trace_id=one.trace_id, metadata=_facts(record)
+                name=CORRECT, value=float(record.is_correct), trace_id=result.trace_id, metadata=_facts(record)
             )
     client.flush()
 
@@ -221,8 +224,11 @@ def _to_langfuse(name: str, experiment: str, run: Run) -> None:
 def _from_phoenix(name: str) -> list[Example]:
     from phoenix.client import Client
 
-    found = Client().datasets.get_dataset(dataset=name).examples
-    return [Example(one["node_id"], _plain(one["input"], "input"), _plain(one["output"], "output")) for one in found]
+    examples = Client().datasets.get_dataset(dataset=name).examples
+    return [
+        Example(example["node_id"], _plain(example["input"], "input"), _plain(example["output"], "output"))
+        for example in examples
+    ]
 
 
 def _to_phoenix(name: str, experiment: str, run: Run) -> None:

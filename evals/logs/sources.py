@@ -24,7 +24,7 @@ MAX_DOCUMENT = 512 * 2**20
 """Bytes of a file that must be read whole: one JSON document. Lines are read one by one, without a limit in all."""
 MAX_LINE = 64 * 2**20
 MAX_MEMBER = 128 * 2**20
-"""Bytes of one file in a zip, unpacked; counted while it is unpacked, whatever the zip says of itself."""
+"""Bytes of one file in a zip, unpacked; counted while it is unpacked, whatever size the zip declares."""
 MAX_UNPACKED = 8 * 2**30
 MAX_MEMBERS = 200_000
 ZSTD = 93
@@ -34,7 +34,7 @@ LONGEST_SHOWN = 60
 
 @dataclass(frozen=True)
 class Source:
-    """An opened file, of which nothing is known but its container."""
+    """An opened file and its container; its format is still open."""
 
     path: Path
     kind: Kind
@@ -171,7 +171,7 @@ class Source:
 
 
 def open_source(path: Path) -> Source:
-    """Return a file with its container, which its first bytes tell and never its name.
+    """Return a file with its container, known by its first bytes, never by its name.
 
     Raises:
         ValueError: It is empty.
@@ -192,7 +192,7 @@ def open_source(path: Path) -> Source:
         try:
             row = json.loads(first)
         except (ValueError, RecursionError):
-            # The first line of a JSON document that goes on; a broken line of JSONL is told either way.
+            # The first line of a JSON document that goes on; a broken line of JSONL is reported either way.
             return Source(path, "jsonl" if first.strip().endswith(b"}") else "json")
         rest = file.readline(MAX_LINE)
         while rest and not rest.strip():
@@ -228,11 +228,11 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 
 def _unique(names: list[str]) -> list[str]:
     """Return headings of which no two are the same: a table may say `Status` once for every model."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
-        count = sum(one == name or one.startswith(f"{name}#") for one in found)
-        found.append(f"{name}#{count + 1}" if count else name)
-    return found
+        count = sum(heading == name or heading.startswith(f"{name}#") for heading in unique)
+        unique.append(f"{name}#{count + 1}" if count else name)
+    return unique
 
 
 BOM = b"\xef\xbb\xbf"

@@ -98,17 +98,17 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
 
     methods = _with_rounds(ledger)
     last = max(len(row.rounds) for row in methods)
-    rounds = [one.revised for row in methods for one in row.rounds]
-    up = max(1, *(one.fixed for one in rounds), *(one.broken / 2 for one in rounds))
-    down = max(1, *(one.broken for one in rounds), *(one.fixed / 4 for one in rounds))
+    rounds = [played.revised for row in methods for played in row.rounds]
+    up = max(1, *(played.fixed for played in rounds), *(played.broken / 2 for played in rounds))
+    down = max(1, *(played.broken for played in rounds), *(played.fixed / 4 for played in rounds))
     room = 0.16 * (up + down)  # for the numbers
     places = panels(figure, len(methods), height=HEIGHT)
     for axes, row in zip(places, methods, strict=True):
         axes.set_title(title_of(row, ledger), loc="left")
-        numbers = [one.round for one in row.rounds]
+        numbers = [played.round for played in row.rounds]
         for counts, sign, colour, hatch in (
-            ([one.revised.fixed for one in row.rounds], 1, GOOD, ""),
-            ([one.revised.broken for one in row.rounds], -1, WARM, "///"),
+            ([played.revised.fixed for played in row.rounds], 1, GOOD, ""),
+            ([played.revised.broken for played in row.rounds], -1, WARM, "///"),
         ):
             word = "fixed" if sign > 0 else "broken"
             axes.bar(numbers, [sign * count for count in counts], 0.6, color=colour, hatch=hatch, label=word)
@@ -121,7 +121,9 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> None:
         axes.set_ylim(-down - room, up + room)
         axes.set_xlim(0.4, last + 0.6)
         crowded = last > MOST_NAMED
-        axes.set_xticks(numbers, [f"{one.round}" + f"\nof {one.revised.n}" * (not crowded) for one in row.rounds])
+        axes.set_xticks(
+            numbers, [f"{played.round}" + f"\nof {played.revised.n}" * (not crowded) for played in row.rounds]
+        )
         axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
         axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.set_xlabel("round" if crowded else "round, of the problems revised in it")
@@ -134,7 +136,7 @@ def draw_curve(figure: Figure, ledger: Ledger) -> None:
     from matplotlib.ticker import MaxNLocator
 
     methods = _with_rounds(ledger)
-    curves = [[row.first_draft, *(one.delivered for one in row.rounds)] for row in methods]
+    curves = [[row.first_draft, *(played.delivered for played in row.rounds)] for row in methods]
     low, high = span([end for curve in curves for share in curve for end in share.ci95])
     for axes, row, curve in zip(panels(figure, len(methods), height=HEIGHT), methods, curves, strict=True):
         axes.set_title(title_of(row, ledger), loc="left")
@@ -156,13 +158,13 @@ def draw_calibration(figure: Figure, ledger: Ledger) -> None:
     """Draw the accuracy after each round, measured with 95% intervals and as the rates predict it, a panel a method."""
     methods = _with_rounds(ledger)
     last = max(len(row.rounds) for row in methods)
-    bounds = [end for row in methods for one in row.rounds for end in one.measured.ci95]
+    bounds = [end for row in methods for played in row.rounds for end in played.measured.ci95]
     low, high = span([*bounds, *(end for row in methods for end in row.first_draft.ci95)])
     for number, (axes, row) in enumerate(zip(panels(figure, len(methods), height=HEIGHT), methods, strict=True)):
         axes.set_title(title_of(row, ledger), loc="left")
-        rounds = [0, *(one.round for one in row.rounds)]
-        measured = [row.first_draft, *(one.measured for one in row.rounds)]
-        predicted = [row.first_draft.rate, *(one.predicted for one in row.rounds)]
+        rounds = [0, *(played.round for played in row.rounds)]
+        measured = [row.first_draft, *(played.measured for played in row.rounds)]
+        predicted = [row.first_draft.rate, *(played.predicted for played in row.rounds)]
         for place, share in zip(rounds, measured, strict=True):
             point(axes, place, share, marker="o", color=GOOD)
         axes.plot(rounds, [percent(share.rate) for share in measured], "o-", color=GOOD, label="measured, 95% interval")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from ...faces.views.wording import REJECTED_WORDS, STOP_WORDS, who_of
 from ...state.threads.diffs import diff_words
 from ..analysis.round_rates import drafts_right
 from ..analysis.sentences import finding_in_words, points
-from .forest import forest
 from .plots import draw_plots, write_plots
 
 if TYPE_CHECKING:
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from ..analysis.ledger import Group, Ledger, Run
+    from ..analysis.ledger import Group, Ledger, MethodRow, Run
     from ..analysis.paired import Interval
     from ..run.result_record import Iteration, ResultRecord
 
-__all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "problems_data", "write_report"]
+__all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "Forest", "Line", "forest", "problems_data", "write_report"]
 
 LONGEST_COMPARED = 10_000
 """Characters up to which two texts are compared word by word; a report holds every draft of every problem."""
 
+MARGIN = 5.0
+"""Left and right of the axis, in percent of the width, so that its outermost numbers have room."""
 PAGE = "report.html"
 PLOTS = "plots"
 
@@ -162,7 +164,8 @@ def _problem(record: ResultRecord) -> dict[str, Any]:
         "tokens": record.total_tokens,
         "oracle": record.oracle,
         "error": _optional(record.error),
-        "without_texts": not record.question and not any(one.solution or one.feedback for one in record.iterations_log),
+        "without_texts": not record.question
+        and not any(step.solution or step.feedback for step in record.iterations_log),
         "steps": list(_steps(record.iterations_log)),
     }
 
@@ -214,3 +217,53 @@ def _optional(text: str | None) -> str | None:
 @lru_cache(maxsize=512)
 def _changes(before: str, after: str) -> tuple[tuple[str, str], ...]:
     return tuple((change.kind, change.text) for change in diff_words(before, after).changes)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method, and where its mark and interval stand, in percent of the width."""
+
+    row: MethodRow
+    at: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The lines on one axis, refining methods first."""
+
+    lines: tuple[Line, ...]
+    ticks: tuple[tuple[float, str], ...]
+    """Places in percent of the width, and the differences there in points; empty without lines."""
+    zero: float
+    others: tuple[MethodRow, ...]
+    """Methods without a baseline beside them."""
+
+
+def forest(rows: Sequence[MethodRow]) -> Forest:
+    """Return the forest plot of the methods of one dataset and model.
+
+    Raises:
+        ImportError: The extra `evals` is not installed.
+    """
+    compared = [(row, row.headline.paired) for row in rows if row.headline]
+    others = tuple(row for row in rows if not row.headline)
+    if not compared:
+        return Forest((), (), 0, others)
+    try:
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as error:
+        raise ImportError(f'plots need an extra: pip install "redraft[evals]" ({error})') from None
+    ends = [100 * end for _, test in compared for end in test.diff_ci95]
+    ticks = [float(tick) for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(min(0, *ends), max(0, *ends))]
+
+    def place(points: float) -> float:
+        return round(MARGIN + (100 - 2 * MARGIN) * (points - ticks[0]) / (ticks[-1] - ticks[0]), 2)
+
+    lines = tuple(
+        Line(row, place(100 * (test.diff or 0.0)), *(place(100 * end) for end in test.diff_ci95))
+        for row, test in sorted(compared, key=lambda pair: pair[0].baseline)
+    )
+    named = tuple((place(tick), f"{tick:+g}".replace("-", "−") if tick else "0") for tick in ticks)
+    return Forest(lines, named, place(0), others)

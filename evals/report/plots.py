@@ -79,7 +79,7 @@ def _drawn(draw: Callable[[Figure, Ledger], None], ledger: Ledger) -> tuple[byte
 def _describe_curve(ledger: Ledger) -> str:
     return "; ".join(
         f"{row.label}: {row.first_draft.k} right at first, then "
-        + ", ".join(f"{one.delivered.k}" for one in row.rounds)
+        + ", ".join(f"{played.delivered.k}" for played in row.rounds)
         + f" of {row.n}; best after {f'round {row.best_round}' if row.best_round else 'the first draft'}"
         for row in ledger.methods
         if row.rounds
@@ -94,17 +94,19 @@ def _describe_frontier(ledger: Ledger) -> str:
 
 def _describe_rounds(ledger: Ledger) -> str:
     return "; ".join(
-        f"{row.label}, round {one.round}: fixed {one.revised.fixed} and broke {one.revised.broken} of {one.revised.n}"
+        f"{row.label}, round {played.round}: fixed {played.revised.fixed} and broke {played.revised.broken} "
+        f"of {played.revised.n}"
         for row in ledger.methods
-        for one in row.rounds
+        for played in row.rounds
     )
 
 
 def _describe_calibration(ledger: Ledger) -> str:
     return "; ".join(
-        f"{row.label}, round {one.round}: {_share(one.measured)} measured, {100 * one.predicted:.1f}% predicted"
+        f"{row.label}, round {played.round}: {_share(played.measured)} measured, "
+        f"{100 * played.predicted:.1f}% predicted"
         for row in ledger.methods
-        for one in row.rounds
+        for played in row.rounds
     )
 
 

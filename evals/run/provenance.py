@@ -76,7 +76,7 @@ def server_of(spec: str, model: BaseChatModel) -> dict[str, Any]:
     client: Any = getattr(model, "root_client", None)
     try:
         listed = client.with_options(timeout=LIST_TIMEOUT_S, max_retries=0).models.list()
-        models = [str(one.id)[:LONGEST_NAME] for one in list(listed.data)[:MOST_LISTED]]
+        models = [str(entry.id)[:LONGEST_NAME] for entry in list(listed.data)[:MOST_LISTED]]
     except Exception:  # whatever a server has in place of the list
         models = None
     return {"kind": _address_kind(urlsplit(spec).hostname or ""), "models": models}

@@ -107,7 +107,7 @@ class ResultRecord(BaseModel):
     def cut_off(self) -> tuple[int, int]:
         """How many drafts, samples among them, met the limit of output tokens, and of how many."""
         written = [step for step in self.iterations_log if step.type != "feedback"]
-        drafts = [one.cut_off for step in written for one in step.samples]
+        drafts = [sample.cut_off for step in written for sample in step.samples]
         drafts += [step.cut_off for step in written if not step.samples]
         return sum(drafts), len(drafts)
 
@@ -140,8 +140,8 @@ def result_record(
         return is_correct(solution) if is_correct else None
 
     def read(solution: str) -> str | None:
-        found = read_answer(solution)
-        return None if found is None else str(found)
+        value = read_answer(solution)
+        return None if value is None else str(value)
 
     answer = output["answer"]
     failures = [event["text"] for event in current_run(output["events"]) if event["kind"] == "failure"]

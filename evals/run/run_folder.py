@@ -118,7 +118,9 @@ class ResultFile:
         """Put other records in the place of all there are. All at once or not at all."""
         assert self._file is not None, "the file is not open"  # noqa: S101
         self.records = {record.question_id: record for record in records}
-        write_file(self.path, "".join(one.model_dump_json() + "\n" for one in self.records.values()), private=True)
+        write_file(
+            self.path, "".join(record.model_dump_json() + "\n" for record in self.records.values()), private=True
+        )
         self._file.close()
         self._file = appended(self.path)
 
@@ -135,20 +137,20 @@ def read_results(path: Path, *, upto: int | None = None) -> dict[str, ResultReco
     """
     if not path.exists():
         return {}
-    found: dict[str, ResultRecord] = {}
+    records: dict[str, ResultRecord] = {}
     for number, line in enumerate(path.read_bytes()[:upto].split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             record = ResultRecord.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{path}, line {number}: {where}: {first['msg']}") from None
-        if record.question_id in found:
+            fault = error.errors(include_url=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise ValueError(f"{path}, line {number}: {where}: {fault['msg']}") from None
+        if record.question_id in records:
             raise ValueError(f"{path}, line {number}: the problem {record.question_id!r} has a result already")
-        found[record.question_id] = record
-    return found
+        records[record.question_id] = record
+    return records
 
 
 def read_run_info(folder: Path) -> dict[str, Any]:
@@ -257,7 +259,7 @@ class Run:
     @property
     def verdicts(self) -> dict[str, bool]:
         """For each problem's id, True if its answer is right. One without an answer or a verdict is wrong."""
-        return {one.question_id: one.is_correct is True for one in self.records}
+        return {record.question_id: record.is_correct is True for record in self.records}
 
 
 def read_run(folder: Path | str) -> Run:
@@ -290,13 +292,13 @@ def find_runs(folders: Iterable[Path | str]) -> list[Run]:
         FileNotFoundError: A folder has no run in it.
         ValueError: As `read_run`.
     """
-    found: dict[Path, Run] = {}
+    by_path: dict[Path, Run] = {}
     for folder in map(Path, folders):
         here = [folder] if (folder / RESULTS).is_file() else sorted(one.parent for one in folder.rglob(RESULTS))
         if not here:
             raise FileNotFoundError(f"no run in {folder}: neither it nor a folder below has a {RESULTS}")
         # Resolved, since a folder may be named twice, or through a link.
-        fresh = {one.resolve(): one for one in here if one.resolve() not in found}
+        fresh = {one.resolve(): one for one in here if one.resolve() not in by_path}
         runs = [(path, read_run(one)) for path, one in fresh.items()]
-        found |= sorted(runs, key=lambda item: (item[1].folder.parent, item[1].info.started))
-    return list(found.values())
+        by_path |= sorted(runs, key=lambda item: (item[1].folder.parent, item[1].info.started))
+    return list(by_path.values())

@@ -1,4 +1,4 @@
-"""Adapter between gepa and our methods: runs a set of prompts on problems, and tells what was said. Internal.
+"""Adapter between gepa and our methods: runs a set of prompts on problems, and collects the feedback. Internal.
 
 The reflection model sees, of rows of the training part: the prompt that it is to improve, what a call with that prompt
 was asked, the reply, whether the reply was right, and what critics said of it. It never sees a gold answer.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +45,13 @@ class Trial:
 
 
 def prompts_key(prompts: Mapping[str, str]) -> str:
-    """Return the key of a set of prompts, as thread ids hold it."""
-    told = "\0".join(f"{name}\0{prompts[name]}" for name in sorted(prompts))
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Return the name of a set of prompts in thread ids."""
+    text = "\0".join(f"{name}\0{prompts[name]}" for name in sorted(prompts))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class PromptAdapter:
-    """Adapter as gepa's protocol has it: it evaluates candidates, builds reflective datasets and proposes new texts.
+    """gepa's adapter: evaluates a candidate, shows what happened, and proposes a new text for one prompt.
 
     A problem is run once with the same prompts, however often gepa asks: its thread keeps the answer, also over a kill.
 
@@ -112,18 +112,18 @@ class PromptAdapter:
         """
         from gepa.core.adapter import EvaluationBatch
 
-        found = self.trials(candidate, batch)
+        trials = self.trials(candidate, batch)
         return EvaluationBatch(
-            outputs=[{"right": one.right, "tokens": one.tokens} for one in found],
-            scores=[float(one.right) for one in found],
-            trajectories=found if capture_traces else None,
+            outputs=[{"right": trial.right, "tokens": trial.tokens} for trial in trials],
+            scores=[float(trial.right) for trial in trials],
+            trajectories=trials if capture_traces else None,
         )
 
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> dict[str, list[dict[str, Any]]]:
-        """Return, for each prompt, what it was asked with, what came, and what was said of that; failures first."""
-        found = {}
+        """Return, for each prompt, its calls, their replies and the feedback on them; failures first."""
+        shown = {}
         for name in components_to_update:
             trials = sorted(eval_batch.trajectories, key=lambda trial: trial.right)
             records = [record for trial in trials for record in self._records(candidate, name, trial)]
@@ -134,8 +134,8 @@ class PromptAdapter:
                 if fitting and size > self._shown:
                     break
                 fitting.append(record)
-            found[name] = fitting
-        return found
+            shown[name] = fitting
+        return shown
 
     def propose_new_texts(
         self,
@@ -143,16 +143,16 @@ class PromptAdapter:
         reflective_dataset: Mapping[str, Sequence[Mapping[str, Any]]],
         components_to_update: list[str],
     ) -> dict[str, str]:
-        """Return the reflection model's new texts; one that breaks a template is told why, and never run."""
-        found = {}
+        """Return the reflection model's new texts; the model hears why one that breaks a template was refused."""
+        texts = {}
         for name in components_to_update:
             records = reflective_dataset.get(name)
             if records and (text := self._proposed(name, candidate[name], records)):
-                found[name] = text
-        return found
+                texts[name] = text
+        return texts
 
     def get_adapter_state(self) -> dict[str, Any]:
-        """Return the adapter's part of gepa's saved state."""
+        """Return the adapter's part of gepa's state."""
         return {"refused": list(self.refused), "idle": self.idle}
 
     def set_adapter_state(self, state: dict[str, Any]) -> None:
@@ -163,21 +163,21 @@ class PromptAdapter:
     # Running
 
     def trials(self, prompts: Mapping[str, str], problems: Sequence[Problem]) -> list[Trial]:
-        """Return the trials of problems with these prompts; those run before are not repeated.
+        """Run problems with these prompts, each once, and return their trials.
 
         Raises:
             TuningBudgetSpentError: The budget was spent on the way.
             RuntimeError: All of several problems failed.
         """
         self._runner.run(self._run(prompts, problems))
-        found = [one for problem in problems if (one := self.known(prompts, problem))]
+        trials = [trial for problem in problems if (trial := self.known(prompts, problem))]
         if self.ledger.uncounted:
             raise ValueError("the model's server reports no tokens, so a token budget can't hold")
-        if len(found) < len(problems):
+        if len(trials) < len(problems):
             raise TuningBudgetSpentError
-        if len(found) > 1 and all(one.error for one in found):
-            raise RuntimeError(f"all of {len(found)} problems failed; the last one: {self._last_error}")
-        return found
+        if len(trials) > 1 and all(trial.error for trial in trials):
+            raise RuntimeError(f"all of {len(trials)} problems failed; the last one: {self._last_error}")
+        return trials
 
     def known(self, prompts: Mapping[str, str], problem: Problem) -> Trial | None:
         """Return the trial where it has been run in this process."""
@@ -190,16 +190,17 @@ class PromptAdapter:
             return
         method = self.build(prompts)
         graph = method.graph.copy({"checkpointer": self._saver}).with_config(callbacks=[self.ledger])
-        bound = Bound(method.name, graph)
-        limits = {**self._limits, **method.limits}
+        bound = replace(method, graph=graph)
+        limits = {**self._limits, "max_rounds": method.rounds}
         free = asyncio.Semaphore(self._concurrency)
 
         async def solve(problem: Problem) -> None:
             thread = f"{key}/{problem.id}"
+            config: Any = {"configurable": {"thread_id": thread}}
             async with free:
-                if self.ledger.spent >= self.ledger.limit and await self._saver.aget_tuple(_config(thread)) is None:
+                if self.ledger.spent >= self.ledger.limit and await self._saver.aget_tuple(config) is None:
                     return
-                outcome = await run_problem(bound, problem.task, limits=limits, thread_id=thread)  # type: ignore[arg-type]
+                outcome = await run_problem(bound, problem.task, limits=limits, thread_id=thread)
             if thread in self.ledger.refused:
                 # What it came to without the refused call says nothing; a resumed run goes on there.
                 self.ledger.refused.discard(thread)
@@ -207,8 +208,8 @@ class PromptAdapter:
             output = outcome["output"]
             failed = output is None or output["stop_reason"] == "failed"
             if failed:
-                said = [one["text"] for one in (output or {}).get("events", ()) if one["kind"] == "failure"]
-                self._last_error = outcome["error"] or (said[-1] if said else "unknown")
+                failures = [event["text"] for event in (output or {}).get("events", ()) if event["kind"] == "failure"]
+                self._last_error = outcome["error"] or (failures[-1] if failures else "unknown")
             answer = "" if output is None else output["answer"]
             # Hidden tests run in the sandbox, which would hold up all other problems.
             right = bool(answer) and await asyncio.to_thread(self.data.is_correct, problem, answer)
@@ -224,37 +225,43 @@ class PromptAdapter:
 
     # Telling
 
-    def asked_names(self, candidate: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
-        """Return the prompts that these trials asked with, in the order of the candidate."""
+    def next_prompt(
+        self, state: Any, trajectories: list[Trial], scores: list[float], candidate_idx: int, candidate: dict[str, str]
+    ) -> list[str]:
+        """Return the prompt whose turn it is among those that the rows at hand asked with: no other can be learnt."""
         shapes = _shapes(candidate)
-        found = {_name_of(call, shapes)[0] for trial in trials for call in self.ledger.of(trial.thread)}
-        return [name for name in candidate if name in found]
+        used = {_name_of(call, shapes)[0] for trial in trajectories for call in self.ledger.of(trial.thread)}
+        names = [name for name in candidate if name in used]
+        return [names[state.i % len(names)]] if names else []
 
     def _records(self, candidate: Mapping[str, str], name: str, trial: Trial) -> list[dict[str, Any]]:
         shapes = _shapes(candidate)
-        found = []
+        records: list[dict[str, Any]] = []
         for call in self.ledger.of(trial.thread):
             by, inputs = _name_of(call, shapes)
             if by == name:
                 shown = {variable: self._cut(text) for variable, text in inputs.items()}
-                told = self._feedback(name, inputs, call.reply, trial)
-                found.append({"Inputs": shown, "Generated Outputs": self._cut(call.reply), "Feedback": told})
-        return found[:MOST_CALLS]
+                feedback = self._feedback(name, inputs, call.reply, trial)
+                records.append({"Inputs": shown, "Generated Outputs": self._cut(call.reply), "Feedback": feedback})
+        return records[:MOST_CALLS]
 
     def _feedback(self, name: str, inputs: Mapping[str, str], reply: str, trial: Trial) -> str:
         """Return right or wrong, and the critics' words; nothing else of the gold answer."""
         lines = []
-        drafts = {one.text.strip(): one for one in attempts(trial.events)}
+        drafts = {event.text.strip(): event for event in attempts(trial.events)}
         judged = drafts.get(reply.strip())
         if name == "critic":
             about = self.data.is_correct(trial.problem, inputs.get("draft", ""))
             lines.append(f"The draft that it judged is {_word(about)}.")
         elif judged is not None:
             lines.append(f"The answer in this reply is {_word(self.data.is_correct(trial.problem, reply))}.")
-        said = judged.critiques if judged else [one for one in trial.events if one["kind"] in CRITIQUE_KINDS]
+        critiques = judged.critiques if judged else [event for event in trial.events if event["kind"] in CRITIQUE_KINDS]
         if name != "critic":
-            told = [(one.get("critic", one["by"]), one["text"]) for one in said if one.get("text")]
-            lines += [f"{by} said of it: {self._cut(text)}" for by, text in told]
+            lines += [
+                f"{critique.get('critic', critique['by'])} said of it: {self._cut(critique['text'])}"
+                for critique in critiques
+                if critique.get("text")
+            ]
         lines.append(f"The answer that the whole run came to is {_word(trial.right)}.")
         return "\n".join(lines)
 
@@ -266,15 +273,15 @@ class PromptAdapter:
     def _proposed(self, name: str, current: str, records: Sequence[Mapping[str, Any]]) -> str | None:
         from gepa.strategies.instruction_proposal import InstructionProposalSignature as Signature
 
-        variables = " ".join("{" + one + "}" for one in _variables(self.untuned[name]))
+        variables = " ".join("{" + variable + "}" for variable in _variables(self.untuned[name]))
         template = REFLECTION_PROMPT.replace("VARIABLES", variables).replace("NAME", name)
-        asked = Signature.prompt_renderer(
+        request = Signature.prompt_renderer(
             {"current_instruction_doc": current, "dataset_with_feedback": records, "prompt_template": template}
         )
-        told, last = "", None
+        refusal, last = "", None
         for number in range(TRIES):
             try:
-                reply = self._reflect(f"{asked}{told}", f"reflection/{self.iteration}/{name}/{number}")
+                reply = self._reflect(f"{request}{refusal}", f"reflection/{self.iteration}/{name}/{number}")
             except TuningBudgetSpentError:
                 return None
             except Exception as error:
@@ -286,9 +293,9 @@ class PromptAdapter:
                 return text
             self.refused.append({"iteration": self.iteration, "prompt": name, "why": fault, "text": self._cut(text)})
             if text == last:
-                return None  # told what is wrong with it, the model has nothing else to say
+                return None  # the model heard what is wrong with it, and has nothing else to propose
             last = text
-            told = f"\n\nYou proposed this:\n```\n{self._cut(text)}\n```\nIt was refused, and not tried: {fault}."
+            refusal = f"\n\nYou proposed this:\n```\n{self._cut(text)}\n```\nIt was refused, and not tried: {fault}."
         return None
 
     def _fault(self, name: str, text: str, current: str, records: Sequence[Mapping[str, Any]]) -> str | None:
@@ -299,7 +306,7 @@ class PromptAdapter:
             return "it holds no instruction"
         if len(text) > MOST_CHARACTERS:
             return f"it has {len(text)} characters, and {MOST_CHARACTERS} is the most"
-        if any(task in text for one in records if (task := one["Inputs"].get("task"))):
+        if any(task in text for record in records if (task := record["Inputs"].get("task"))):
             return "it holds a task that it was shown, and must serve for others"
         try:
             check_prompt(name, text, self.untuned[name])
@@ -317,20 +324,8 @@ class PromptAdapter:
         return self.ledger.of(thread)[-1].reply
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A method's graph with its saver, as `run_problem` takes it."""
-
-    name: str
-    graph: Any
-
-
-def _config(thread: str) -> Any:
-    return {"configurable": {"thread_id": thread}}
-
-
 def _literals(prompt: str) -> list[str]:
-    """Return the literal texts between the variables of a prompt; the whole text, where it is no template."""
+    """Return the text around the fields of a prompt; of one that is no template, the whole."""
     try:
         return [literal for literal, _, _, _ in Formatter().parse(prompt)]
     except ValueError:
@@ -342,25 +337,25 @@ def _variables(prompt: str) -> list[str]:
 
 
 def _shapes(prompts: Mapping[str, str]) -> list[tuple[str, re.Pattern[str]]]:
-    """Return a pattern for each prompt, the one that says most itself first: `{task}` alone would match any call."""
-    found = []
+    """Return a pattern for each prompt, that with most own text first: `{task}` alone would match any call."""
+    shapes = []
     for name, prompt in prompts.items():
-        pattern, said, seen = "", 0, set[str]()
+        pattern, fixed, seen = "", 0, set[str]()
         for literal, variable, _, _ in Formatter().parse(prompt):
             pattern += re.escape(literal)
-            said += len(literal)
+            fixed += len(literal)
             if variable:
                 pattern += f"(?P={variable})" if variable in seen else f"(?P<{variable}>.*?)"
                 seen.add(variable)
-        found.append((said, name, re.compile(pattern, re.DOTALL)))
-    return [(name, pattern) for _, name, pattern in sorted(found, key=lambda one: -one[0])]
+        shapes.append((fixed, name, re.compile(pattern, re.DOTALL)))
+    return [(name, pattern) for _, name, pattern in sorted(shapes, key=lambda shape: -shape[0])]
 
 
 def _name_of(call: Call, shapes: Sequence[tuple[str, re.Pattern[str]]]) -> tuple[str, dict[str, str]]:
     """Return the name of the prompt that a call asked with, and what its variables stood for."""
     for name, pattern in shapes:
-        if found := pattern.fullmatch(call.asked):
-            return name, found.groupdict()
+        if match := pattern.fullmatch(call.asked):
+            return name, match.groupdict()
     return "", {}
 
 

@@ -20,8 +20,8 @@ from ..._files import appended, write_file
 from ...graphs.preset import Preset
 from ...nodes.writing.prompt_files import FORMAT
 from ...state import open_checkpointer
+from ..analysis.equal_cost import SLACK
 from ..analysis.paired import paired, proportion
-from ..analysis.token_matching import SLACK
 from ..run.methods import METHODS, build_method, find_method
 from ..run.provenance import prompt_hashes
 from ..run.run_folder import locked_folder
@@ -44,15 +44,15 @@ class Split:
     """Rows of a dataset in three parts that share no task."""
 
     train: tuple[Problem, ...]
-    """Rows that the reflection model learns from."""
+    """Shown to the reflection model."""
     validation: tuple[Problem, ...]
-    """Rows by which prompts are chosen; the reflection model sees only their score."""
+    """By which prompts are chosen; only the score is shown."""
     held_out: tuple[Problem, ...]
     """For the report."""
 
     def ids(self) -> dict[str, list[str]]:
         """Return the ids of each part, as the result file has them."""
-        return {name: [one.id for one in rows] for name, rows in vars(self).items()}
+        return {name: [row.id for row in rows] for name, rows in vars(self).items()}
 
 
 def split_rows(data: Dataset, *, train: int | None = None, validation: int | None = None, seed: int = 0) -> Split:
@@ -68,7 +68,7 @@ def split_rows(data: Dataset, *, train: int | None = None, validation: int | Non
         ValueError: The rows do not suffice for three parts.
     """
     tasks = {problem.task: problem for problem in data.problems}
-    rows = sorted(tasks.values(), key=lambda one: hashlib.sha256(f"{seed}:{one.task}".encode()).digest())
+    rows = sorted(tasks.values(), key=lambda problem: hashlib.sha256(f"{seed}:{problem.task}".encode()).digest())
     first = max(1, len(rows) // 4) if train is None else train
     second = max(2, len(rows) // 4) if validation is None else validation
     if first < 1 or second < 2 or first + second >= len(rows):
@@ -81,7 +81,7 @@ def split_rows(data: Dataset, *, train: int | None = None, validation: int | Non
 
 @dataclass(frozen=True)
 class TuningProgress:
-    """How far a tuning run is."""
+    """Progress of a tuning run."""
 
     stage: str
     """`tuning` or `report`."""
@@ -212,9 +212,9 @@ def tune_prompts(
                 f"rows ({ledger.spent} were spent): give more, or fewer rows"
             ) from None
         # The report is paid from the same budget: two runs of each row, but no more than half of all.
-        a_row = fmean(one.tokens for one in untuned)
-        kept = min(round(2 * len(split.held_out) * a_row * cost_up_to), budget_tokens // 2)
-        ledger.limit = budget_tokens - kept
+        a_row = fmean(trial.tokens for trial in untuned)
+        reserve = min(round(2 * len(split.held_out) * a_row * cost_up_to), budget_tokens // 2)
+        ledger.limit = budget_tokens - reserve
         patience = PATIENCE * -(-len(split.train) // minibatch) * len(own)
         watch = Watch(
             adapter, ledger, budget=budget_tokens, rng=rng, seed=seed, patience=patience, on_progress=on_progress
@@ -227,7 +227,7 @@ def tune_prompts(
                 adapter=adapter,
                 candidate_selection_strategy=ParetoCandidateSelector(rng=rng),
                 batch_sampler=Batches(minibatch, seed),
-                module_selector=AskedPrompts(adapter),
+                module_selector=adapter.next_prompt,
                 stop_callbacks=watch,
                 callbacks=[watch],
                 logger=RunLog(folder / "gepa.log"),
@@ -240,9 +240,11 @@ def tune_prompts(
         # What it was in the middle of was not measured to its end, and counts for nothing.
         result = GEPAResult.from_state(GEPAState.load(str(folder / "gepa")))
         ledger.limit = budget_tokens
-        measured = [adapter.trials(one, split.validation) for one in result.candidates]
+        measured = [adapter.trials(candidate, split.validation) for candidate in result.candidates]
         best = _chosen(measured, cost_up_to)
-        front = sorted({one for best_of in result.per_val_instance_best_candidates.values() for one in best_of})
+        front = sorted(
+            {candidate for best_of in result.per_val_instance_best_candidates.values() for candidate in best_of}
+        )
         report = None
         if best:
             on_progress(replace(watch.last, stage="report"))
@@ -250,7 +252,9 @@ def tune_prompts(
                 adapter, own, result.candidates[best], split.held_out, at_once=concurrency, cost_up_to=cost_up_to
             )
     chosen = dict(result.candidates[best])
-    reflected = sum(one.tokens for thread, calls in ledger.calls.items() if _reflects(thread) for one in calls)
+    reflected = sum(
+        call.tokens for thread, calls in ledger.calls.items() if thread.startswith("reflection/") for call in calls
+    )
     return {
         "format": FORMAT,
         **identity,
@@ -269,14 +273,14 @@ def tune_prompts(
         "held_out": report,
         "pareto": [
             {
-                "prompts_sha256": prompt_hashes(result.candidates[one]),
-                "prompts": {name: text for name, text in result.candidates[one].items() if text != own[name]},
-                "chosen": one == best,
-                "parents": [parent for parent in result.parents[one] if parent is not None],
-                "candidate": one,
-                **_measured(measured[one]),
+                "prompts_sha256": prompt_hashes(result.candidates[number]),
+                "prompts": {name: text for name, text in result.candidates[number].items() if text != own[name]},
+                "chosen": number == best,
+                "parents": [parent for parent in result.parents[number] if parent is not None],
+                "candidate": number,
+                **_measured(measured[number]),
             }
-            for one in front
+            for number in front
         ],
         "candidates": len(result.candidates),
         "refused": adapter.refused,
@@ -305,14 +309,14 @@ def _check_same(path: Path, identity: Mapping[str, Any]) -> None:
 
 def _chosen(measured: Sequence[Sequence[Trial]], cost_up_to: float) -> int:
     """Return the candidate that is right most often among those of equal cost; of equals, the earliest."""
-    most = cost_up_to * sum(one.tokens for one in measured[0])
-    fit = [n for n, trials in enumerate(measured) if n == 0 or sum(one.tokens for one in trials) <= most]
-    return max(fit, key=lambda n: (sum(one.right for one in measured[n]), -n))
+    most = cost_up_to * sum(trial.tokens for trial in measured[0])
+    fit = [n for n, trials in enumerate(measured) if n == 0 or sum(trial.tokens for trial in trials) <= most]
+    return max(fit, key=lambda n: (sum(trial.right for trial in measured[n]), -n))
 
 
 def _measured(trials: Sequence[Trial]) -> dict[str, Any]:
-    share = proportion(sum(one.right for one in trials), len(trials))
-    return {**share.model_dump(mode="json"), "tokens_a_row": round(fmean(one.tokens for one in trials), 1)}
+    share = proportion(sum(trial.right for trial in trials), len(trials))
+    return {**share.model_dump(mode="json"), "tokens_a_row": round(fmean(trial.tokens for trial in trials), 1)}
 
 
 def _compared(
@@ -332,25 +336,21 @@ def _compared(
         except TuningBudgetSpentError:
             break
     tokens_spent = sum(
-        found.tokens for one in rows for texts in (own, tuned) if (found := adapter.known(texts, one)) is not None
+        trial.tokens for row in rows for texts in (own, tuned) if (trial := adapter.known(texts, row)) is not None
     )
-    pairs = [(a, b) for one in rows if (a := adapter.known(own, one)) and (b := adapter.known(tuned, one))]
+    pairs = [(a, b) for row in rows if (a := adapter.known(own, row)) and (b := adapter.known(tuned, row))]
     if not pairs:
         return {"rows": len(rows), "n": 0, "tokens": tokens_spent}
     before, after = [a for a, _ in pairs], [b for _, b in pairs]
-    tokens, tuned_tokens = fmean(one.tokens for one in before), fmean(one.tokens for one in after)
+    tokens, tuned_tokens = fmean(trial.tokens for trial in before), fmean(trial.tokens for trial in after)
     return {
         "rows": len(rows),
         "tokens": tokens_spent,
-        **paired([one.right for one in before], [one.right for one in after]).model_dump(mode="json"),
+        **paired([trial.right for trial in before], [trial.right for trial in after]).model_dump(mode="json"),
         "untuned_tokens_a_row": round(tokens, 1),
         "tuned_tokens_a_row": round(tuned_tokens, 1),
         "equal_cost": tuned_tokens <= cost_up_to * tokens,
     }
-
-
-def _reflects(thread: str) -> bool:
-    return thread.startswith("reflection/")
 
 
 PATIENCE = 2
@@ -367,26 +367,12 @@ class Batches:
     def next_minibatch_ids(self, loader: Any, state: Any) -> list[Any]:
         """Return the rows of this iteration."""
         ids = list(loader.all_ids())
-        found: list[Any] = []
+        batch: list[Any] = []
         for place in range(state.i * self.size, (state.i + 1) * self.size):
             epoch, here = divmod(place, len(ids))
             order = random.Random(f"{self.seed}:{epoch}").sample(ids, len(ids))  # noqa: S311
-            found.append(order[here])
-        return found
-
-
-class AskedPrompts:
-    """Gives each prompt that the rows at hand were asked with its turn: one that was not asked can't be learnt."""
-
-    def __init__(self, adapter: PromptAdapter) -> None:
-        self.adapter = adapter
-
-    def __call__(
-        self, state: Any, trajectories: list[Trial], scores: list[float], candidate_idx: int, candidate: dict[str, str]
-    ) -> list[str]:
-        """Return the one whose turn it is."""
-        asked = self.adapter.asked_names(candidate, trajectories)
-        return [asked[state.i % len(asked)]] if asked else []
+            batch.append(order[here])
+        return batch
 
 
 class RunLog:
@@ -402,7 +388,7 @@ class RunLog:
 
 
 class Watch:
-    """Says when to stop, and how far the run is."""
+    """Stop condition and progress of a tuning run."""
 
     def __init__(
         self,

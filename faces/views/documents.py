@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache, cached_property
+import re
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from .console import safe
-from .markdown import markdown
 from .rounds import grouped
 from .wording import amount, money, percent, score_of, seconds, stop_words
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jinja2 import Environment
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
 
 __all__ = [
     "LONGEST_SHOWN",
@@ -27,6 +31,7 @@ __all__ = [
     "data_uri",
     "html_environment",
     "macros",
+    "markdown",
     "part",
     "policy",
     "style",
@@ -37,6 +42,14 @@ LONGEST_SHOWN = 20_000
 
 AROUND = 300
 """Characters that are shown before and after a change of texts which are too long for a page."""
+TAGS = {
+    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a",
+    "table", "thead", "tbody", "tr", "th", "td",
+}  # fmt: skip
+ATTRIBUTES: dict[str, set[str]] = {"*": set(), "p": {"class", "dir"}, "ol": {"start", "dir"}, "a": {"href"}}
+DIRECTED = ("paragraph_open", "heading_open", "bullet_list_open", "ordered_list_open", "blockquote_open", "table_open")
+"""Blocks whose direction, left to right or not, is that of their own words."""
+WEB = re.compile("https?://[^/?#]", re.IGNORECASE)
 
 
 def html_environment(*, extra: str = "notebook") -> Environment:
@@ -111,7 +124,7 @@ def policy(*, style: str, script: str | None = None) -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return the hash that allows exactly this text in a content security policy."""
+    """Return the source that allows exactly this text in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -128,25 +141,95 @@ def cut(text: str, longest: int = LONGEST_SHOWN) -> str:
 
 
 def around(changes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Shorten the unchanged parts of long texts to the surroundings of each change.
+    """Return the differences between two texts; of long ones, what is the same only near what is not.
 
     Args:
         changes: Pairs of `same`, `removed` or `added` and a text. How much was left out stands as `skipped`.
     """
     if sum(len(text) for _, text in changes) <= LONGEST_SHOWN:
         return changes
-    found: list[tuple[str, str]] = []
+    shortened: list[tuple[str, str]] = []
     for at, (kind, text) in enumerate(changes):
         if kind != "same":
-            found.append((kind, cut(text)))
+            shortened.append((kind, cut(text)))
             continue
         start = text[:AROUND].rpartition(" ")[0] if at else ""
         end = text[-AROUND:].partition(" ")[2] if at < len(changes) - 1 else ""
         left = len(text) - len(start) - len(end)
-        found += [("same", text)] if left <= AROUND else [
+        shortened += [("same", text)] if left <= AROUND else [
             ("same", start), ("skipped", f"{left:,} characters are the same"), ("same", end)
         ]  # fmt: skip
-    return found
+    return shortened
+
+
+@lru_cache(maxsize=128)
+def markdown(text: str) -> Any:
+    """Return Markdown of models and people as HTML, as `markupsafe.Markup`: parsed by markdown-it, sanitised by nh3.
+
+    Raw HTML stays text, images are never fetched, and links go to web addresses only, each with its host in sight.
+    Control characters are visible, and line breaks stay.
+
+    Raises:
+        ImportError: The extra `notebook` or `serve` is not installed.
+    """
+    import nh3
+    from markupsafe import Markup
+
+    html = _parser().render(safe(text))
+    attributes = {**{tag: {"dir"} for tag in ("ul", "blockquote", "table")}, **ATTRIBUTES}
+    clean = nh3.clean(
+        html, tags=TAGS, attributes=attributes, url_schemes={"http", "https"}, link_rel="noopener noreferrer nofollow"
+    )
+    return Markup(clean)  # noqa: S704  # sanitised
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("js-default", {"html": False, "linkify": False, "maxNesting": 20})
+    # An image would be fetched; four spaces are as often a poem's or a program's as a code block.
+    parser.disable(["image", "code", "html_inline", "html_block", "reference"])
+    parser.inline.ruler.at("newline", _line_break)
+    parser.core.ruler.push("redraft", _adapted)
+    parser.validateLink = lambda url: WEB.match(url) is not None  # type: ignore[method-assign]
+    return parser
+
+
+def _line_break(state: StateInline, silent: bool) -> bool:  # as markdown-it calls it
+    """Keep a line break and the spaces after it, which the style shows: a program without a fence keeps its form."""
+    if state.src[state.pos] != "\n":
+        return False
+    if not silent:
+        state.push("softbreak", "br", 0)
+    state.pos += 1
+    return True
+
+
+def _adapted(state: Any) -> None:
+    for token in state.tokens:
+        if token.type in DIRECTED:
+            token.attrSet("dir", "auto")
+        if token.type in ("heading_open", "heading_close"):
+            # The page's own headings are its outline, which a model's would break.
+            if token.nesting == 1:
+                token.attrSet("class", token.tag)
+            token.tag = "p"
+        if token.children:
+            token.children = list(_with_hosts(token.children))
+
+
+def _with_hosts(tokens: list[Token]) -> Any:
+    """Yield the tokens, and after each link whose words are no address the host that it goes to."""
+    from markdown_it.token import Token
+
+    host = ""
+    for token in tokens:
+        yield token
+        if token.type == "link_open":
+            host = "" if token.markup == "autolink" else urlsplit(str(token.attrGet("href"))).netloc
+        if token.type == "link_close" and host:
+            yield Token("text", "", 0, content=f" ({host})")
 
 
 class Display:
@@ -196,13 +279,13 @@ class Display:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         try:
-            found = {"text/html": self.html}
+            bundle = {"text/html": self.html}
             if self._png is not None:
-                found["image/png"] = self._png()
+                bundle["image/png"] = self._png()
         except ImportError as error:
             # A notebook without the extra still shows the text.
             return {"text/plain": f"{self.text}\n\n({error})"}
-        return {**found, "text/plain": self.text}
+        return {**bundle, "text/plain": self.text}
 
     def __str__(self) -> str:
         return self.text

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.analysis.critic_rates import CriticRow, critic_rows
+from redraft.evals.analysis.round_rates import CriticRow, critic_rows
 from redraft.evals.run.result_record import Iteration, ResultRecord
 from redraft.evals.run.run_folder import Run, RunInfo
 

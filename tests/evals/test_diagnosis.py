@@ -12,10 +12,9 @@ from redraft.evals.run.run_folder import write_run_info
 
 pytest.importorskip("scipy")
 pytest.importorskip("statsmodels")
-from redraft.evals.analysis.diagnosis import diagnose
+from redraft.evals.analysis.diagnosis import diagnose, predict_rounds
 from redraft.evals.analysis.ledger import find_runs
 from redraft.evals.analysis.paired import proportion
-from redraft.evals.analysis.prediction import predict_rounds
 
 TOKENS = 100
 

@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.analysis.paired import fisher_p, holm, mcnemar_p, paired, proportion
-from redraft.evals.analysis.power import power_of
+from redraft.evals.analysis.paired import fisher_p, holm, mcnemar_p, paired, power_of, proportion
 
 Z2 = 1.959963984540054**2
 

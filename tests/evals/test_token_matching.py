@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
+from redraft.evals.analysis.equal_cost import SLACK, match_tokens
 from redraft.evals.analysis.ledger import build_ledger, read_run
-from redraft.evals.analysis.token_matching import SLACK, match_tokens
 from redraft.evals.run.result_record import ResultRecord
 from redraft.evals.run.run_folder import Run, RunInfo
 

@@ -20,8 +20,7 @@ from redraft.evals.analysis.comparison import compare
 from redraft.evals.analysis.diagnosis import diagnose
 from redraft.evals.analysis.ledger import build_ledger
 from redraft.evals.logs import sources
-from redraft.evals.logs.registry import Naming, read_log
-from redraft.evals.logs.runs import read_runs
+from redraft.evals.logs.registry import Naming, read_log, read_runs
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SUMS = ("sum-1", "sum-2", "sum-3", "sum-4")

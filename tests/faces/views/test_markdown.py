@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from redraft.faces.views.markdown import markdown
+from redraft.faces.views.documents import markdown
 
 SHOWN = {
     "a heading is no heading of the page": ("# Title", '<p dir="auto" class="h1">Title</p>'),
