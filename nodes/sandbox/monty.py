@@ -7,20 +7,25 @@ never as objects: building a set of colliding integers would stall our process.
 from __future__ import annotations
 
 import contextlib
+import functools
+import marshal
 import math
 import os
 import signal
+import sys
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .dialect import PROXY, REPLY, TAKE, VALUE, bridge, difference, is_gap, split_last
+from .filter import seccomp_filter
 from .frames import REPLY_BYTES, TAMPERED, read_value
-from .limits import Limits
-from .monty_worker import locked_monty
-from .result import SandboxResult, Status
+from .launch import NOBODY
+from .result import Limits, SandboxResult, Status
+from .worker import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["MontyLayer", "monty_missing"]
 
@@ -31,6 +36,27 @@ MOST_MB = 64
 """A value or message comes out of Monty whole before it can be measured, so Monty is given no more than this."""
 GRACE_S = 0.25
 """Seconds that Monty may take to stop by itself."""
+
+PROGRAM_FD = 500
+"""Above the limit of descriptors, so that the worker can never have another of this number."""
+OWN_MB = 192
+"""What the program takes for itself: its code, and stacks that it reserves."""
+
+LAUNCH = """\
+#!{python} -IS
+import marshal, os, sys
+sources, binary, config = marshal.loads({data!r})
+for name, code in sources:
+    module = sys.modules[name] = type(sys)(name)
+    module.__package__, module.__path__ = "redraft_sandbox", []
+    exec(code, module.__dict__)
+null = os.open("/dev/null", os.O_WRONLY)
+os.dup2(null, 2)
+os.dup2(os.open(binary, os.O_RDONLY), {fd}, inheritable=False)
+os.closerange(3, {fd})
+module.lock(modules=(), user={nobody}, orphaned=True, **config)
+os.execve({fd}, [binary, *sys.argv[1:]], {{}})
+"""
 
 
 def monty_missing() -> str:
@@ -66,21 +92,19 @@ class MontyLayer:
         """Run `code` once, in a session of its own, for `left_s` seconds."""
         from pydantic_monty import MontyError
 
-        out = self._collector()
+        out, late = self._collector(), threading.Event()
         if other := difference(code):
             return self._result("unsupported", out, other)
-        parts = split_last(code)
-        if parts is None:
+        if (parts := split_last(code)) is None:
             return self._result("unsupported", out, "Monty can't tell the value of this code")
         head, value = parts
         # One feed, so that one limit of time holds for the code and for what its value does when it is read.
         program = f"{head}\n__sandbox_value = {value}\n{bridge()}{REPLY}{VALUE}"
         try:
-            with self._session(left_s) as session, _Deadline(left_s) as deadline:
-                deadline.holds(session)
+            with self._session(left_s) as session, _killing(late, left_s + GRACE_S, session):
                 reply = session.feed_run(program, inputs=dict(inputs), print_callback=out)
         except MontyError as error:
-            return self._failed(error, out, late=deadline.passed)
+            return self._failed(error, out, late=late.is_set())
         if not isinstance(reply, str) or len(reply) > REPLY_BYTES:
             return self._result("output", out, "the value is too large to leave the sandbox")
         try:
@@ -96,7 +120,7 @@ class MontyLayer:
         """
         from pydantic_monty import MontyError, MontyRuntimeError
 
-        out, calls, gap = self._collector(), 0, ""
+        out, calls, gap, late = self._collector(), 0, "", threading.Event()
 
         def call(name: str, text: str) -> str:
             nonlocal calls, gap
@@ -124,20 +148,23 @@ class MontyLayer:
                 return self._result("unsupported", out, other, by_code=by_code)
         loaded = False
         try:
-            with self._session(left_s) as worker, self._session(left_s) as tester, _Deadline(left_s) as deadline:
-                deadline.holds(worker, tester)
+            with (
+                self._session(left_s) as worker,
+                self._session(left_s) as tester,
+                _killing(late, left_s + GRACE_S, worker, tester),
+            ):
                 worker.feed_run(f"{code}\n0", print_callback=out)
                 worker.feed_run(bridge() + REPLY, print_callback=out)
                 worker.feed_run("".join(f"{name}\n" for name in names) + "0", print_callback=out)
                 loaded = True
                 tester.feed_run(f"{helpers}\n0", print_callback=self._collector())
-                tester.feed_run(bridge() + REPLY + TAKE + proxies, external_lookup={"__sandbox_ask": call})
                 lookup = {"__sandbox_ask": call}
+                tester.feed_run(bridge() + REPLY + TAKE + proxies, external_lookup=lookup)
                 tester.feed_run(f"{driver}0", external_lookup=lookup, print_callback=self._collector())
         except MontyError as error:
-            failed = self._failed(error, out, late=deadline.passed, by_code=not loaded)
-            told = failed.status in ("failed", "unsupported")
-            return self._result("unsupported", out, gap, by_code=True) if gap and told else failed
+            failed = self._failed(error, out, late=late.is_set(), by_code=not loaded)
+            blamed = gap and failed.status in ("failed", "unsupported")
+            return self._result("unsupported", out, gap, by_code=True) if blamed else failed
         if len(out.output) > self._max_output:
             return self._result("output", out, f"more than {self._max_output} characters of output")
         if gap:  # which the tests passed over
@@ -191,35 +218,53 @@ class MontyLayer:
         return self._result(status, out, words, by_code=by_code and status == "unsupported")
 
 
-class _Deadline:
-    """Kills the workers of some sessions when their time is up, whatever they are doing."""
+@contextlib.contextmanager
+def _killing(late: threading.Event, after_s: float, *sessions: Any) -> Iterator[None]:
+    """Kill the workers of `sessions` when their time is up, whatever they are doing, and set `late`."""
+    lock, pids = threading.Lock(), [session.worker_pid for session in sessions]
 
-    def __init__(self, left_s: float) -> None:
-        self._left_s = left_s
-        self._lock = threading.Lock()
-        self._workers: list[int] = []
-        self._over = False
-        self.passed = False
-
-    def __enter__(self) -> Self:
-        self._timer = threading.Timer(self._left_s + GRACE_S, self._kill)
-        self._timer.daemon = True
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._over = True
-        self._timer.cancel()
-
-    def holds(self, *sessions: Any) -> None:
-        """Watch over these sessions too."""
-        with self._lock:
-            self._workers += [session.worker_pid for session in sessions]
-
-    def _kill(self) -> None:
-        with self._lock:
-            self.passed = not self._over
-            for pid in self._workers if self.passed else ():
+    def kill() -> None:
+        with lock:
+            for pid in pids:
+                late.set()
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(after_s, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            pids.clear()
+        timer.cancel()
+
+
+@functools.cache
+def locked_monty(memory_mb: int, _pid: int) -> str | None:
+    """Return the path of a program that locks itself and becomes Monty, or None where there is no way to.
+
+    It is a file in memory, which no user of this machine can change and which is gone when this process is.
+    """
+    from pydantic_monty._binary import find_monty_binary
+
+    if sys.platform != "linux":
+        return None
+    try:
+        bpf = seccomp_filter(files=True, program=PROGRAM_FD)
+    except Exception:  # without libseccomp, of which the binding raises several kinds: the rest of the lock remains
+        bpf = b""
+    rlimits = {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_FSIZE": 0,
+        "RLIMIT_NOFILE": 64,
+        "RLIMIT_AS": (OWN_MB + memory_mb) << 20,
+    }
+    data = marshal.dumps((sources("", "lockdown"), find_monty_binary(), {"bpf": bpf, "rlimits": rlimits}))
+    python = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    held = os.memfd_create("redraft-monty")
+    text = LAUNCH.format(python=python, data=data, fd=PROGRAM_FD, nobody=NOBODY).encode()
+    if os.write(held, text) < len(text):
+        raise OSError("the launcher of Monty could not be written")
+    return f"/proc/{os.getpid()}/fd/{held}"

@@ -17,7 +17,7 @@ from .worker import StoppedError, Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .limits import Limits
+    from .result import Limits
 
 __all__ = ["NativeLayer"]
 

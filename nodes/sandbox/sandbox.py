@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .launch import missing
-from .limits import Limits
 from .monty import MontyLayer, monty_missing
 from .native import NativeLayer
 from .plain import pack
-from .result import SandboxResult, SandboxUnavailableError
+from .result import Limits, SandboxResult, SandboxUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,7 +14,7 @@ from .report import TESTS, describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .channel import Channel
+    from .child import Channel
 
 __all__ = ["run_tests"]
 

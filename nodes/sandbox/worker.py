@@ -40,7 +40,7 @@ module.main(config)
 """
 """Unpacks the child's program from its standard input, so that it needs no file of ours and compiles nothing."""
 
-CHILD = ("", "plain", "channel", "lockdown", "report", "tester", "child")
+CHILD = ("", "plain", "lockdown", "report", "tester", "child")
 """The modules of the child's program."""
 START_S = 20.0
 """Seconds a child may take to be locked; its own time begins afterwards."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from redraft.nodes.sandbox import Layer, Sandbox
 from redraft.nodes.sandbox.dialect import difference
-from redraft.nodes.sandbox.limits import Limits
 from redraft.nodes.sandbox.monty import MontyLayer
+from redraft.nodes.sandbox.result import Limits
 
 DIFFERENCES = Path(__file__).parents[3] / "benchmarks" / "monty_differences.py"
 

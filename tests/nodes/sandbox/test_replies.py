@@ -11,8 +11,8 @@ import pytest
 from redraft.nodes.sandbox import Sandbox
 from redraft.nodes.sandbox.frames import REPLY_BYTES, read_json, read_value, read_words
 from redraft.nodes.sandbox.launch import ON_DEMAND, imported
-from redraft.nodes.sandbox.limits import Limits
 from redraft.nodes.sandbox.monty import MontyLayer
+from redraft.nodes.sandbox.result import Limits
 
 EXPENSIVE = {
     "many numbers": '{"value":[' + "0," * 410_000 + "0]}",
