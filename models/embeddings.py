@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from .weights import check_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "best_installed", "embeddings"]
 
@@ -162,30 +158,19 @@ def _static() -> StaticEmbeddings:
         ) from None
     finally:
         # Importing it sets up logging for the whole program, which is the program's own business.
-        _restore(root, handlers, level)
+        root.handlers[:] = handlers
+        root.setLevel(level)
     # The weights are in the wheel; without this it would look for them online.
     here = Path(wordllama.__file__).parent
     check_weights(here / "weights/l2_supercat_256.safetensors", _STATIC_SHA256, "install wordllama again")
     return StaticEmbeddings(wordllama.WordLlama.load(cache_dir=here, disable_download=True))
 
 
-def _restore(root: logging.Logger, handlers: Sequence[logging.Handler], level: int) -> None:
-    for handler in list(root.handlers):
-        if handler not in handlers:
-            root.removeHandler(handler)
-    root.setLevel(level)
-
-
 def _openai(name: str) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
-    from .openai_chat import shared_clients
-    from .server_replies import check_key
+    from .openai_chat import openai_clients
 
-    if not os.environ.get("OPENAI_API_KEY"):
-        raise ValueError(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
-    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
-    # With a proxy of its own, it builds its own clients and refuses others.
-    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
+    clients = openai_clients(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
     # Counting tokens before each call would fetch a tokenizer; passages are far shorter than the limit.
     return OpenAIEmbeddings(model=name, check_embedding_ctx_length=False, **clients)

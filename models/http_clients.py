@@ -52,15 +52,9 @@ def sync_client(route: Route = "default") -> httpx2.Client:
             wait = Wait(request)
             with wait:
                 response: httpx2.Response = super().send(request, **kwargs)
-                if response.is_error:
+                if response.is_error or no_stream(response):
                     response.read()
-                    return without_key(response)
-                if kwargs.get("stream") and no_stream(response):
-                    response.read()
-                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
-            if kwargs.get("stream"):
-                response.stream = wait.over(response.stream)
-            return response
+            return _received(response, wait, streamed=kwargs.get("stream", False))
 
         def close(self) -> None:
             # The OpenAI SDK closes the client it was given when it is closed itself; this one is everybody's.
@@ -78,12 +72,9 @@ def sync_client(route: Route = "default") -> httpx2.Client:
 @cache
 def async_client(route: Route = "default") -> httpx2.AsyncClient:
     """Return the process's one async HTTP client (aiohttp underneath), safe to use from any number of event loops."""
-    return _per_loop_client(trust_env=route == "default")
-
-
-def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
     import openai
 
+    trust_env = route == "default"
     parsed_url = lru_cache(maxsize=256)(httpx2.URL)
 
     class PerLoopClient(openai.DefaultAioHttpClient):  # type: ignore[misc, valid-type, unused-ignore]
@@ -110,15 +101,9 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             client, wait = await self._of_this_loop(), Wait(request)
             async with wait:
                 response = await client.send(request, **kwargs)
-                if response.is_error:
+                if response.is_error or no_stream(response):
                     await response.aread()
-                    return without_key(response)
-                if kwargs.get("stream") and no_stream(response):
-                    await response.aread()
-                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
-            if kwargs.get("stream"):
-                response.stream = wait.over(response.stream)
-            return response
+            return _received(response, wait, streamed=kwargs.get("stream", False))
 
         async def aclose(self) -> None:
             # As above.
@@ -162,6 +147,21 @@ def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
             self._by_loop.clear()
 
     return PerLoopClient()
+
+
+def _received(response: httpx2.Response, wait: Wait, *, streamed: bool) -> httpx2.Response:
+    """Return a response as a caller may have it: a refusal without the key, and a stream that keeps to `wait`.
+
+    Raises:
+        BrokenReplyError: A stream was asked for, and something else came.
+    """
+    if response.is_error:
+        return without_key(response)
+    if streamed and no_stream(response):
+        raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
+    if streamed:
+        response.stream = _Streamed(response.stream, wait)
+    return response
 
 
 async def _closed(closer: AsyncGenerator[None]) -> None:
@@ -227,10 +227,6 @@ class Wait:
 
     def _over(self) -> httpx2.ReadTimeout:
         return httpx2.ReadTimeout("the reply took too long", request=self._request)
-
-    def over(self, stream: Any) -> Any:
-        """Return the body of a streamed reply, for whose parts the rest of the time may be waited."""
-        return _Streamed(stream, self)
 
 
 _UNTIL: ContextVar[float | None] = ContextVar("redraft_waiting_until", default=None)
@@ -298,11 +294,11 @@ def heed_waits(client: httpx2.Client) -> None:
     for transport in [client._transport, *client._mounts.values()]:
         if transport is not None:
             pool = transport._pool  # type: ignore[attr-defined]
-            pool._network_backend = _Backend(pool._network_backend)
+            pool._network_backend = _Heeding(pool._network_backend)
 
 
-class _Backend:
-    """Opens connections that heed the wait."""
+class _Heeding:
+    """A network backend, and the connections that it opens, whose steps heed the wait."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -310,26 +306,17 @@ class _Backend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def connect_tcp(self, *args: Any, timeout: float | None = None, **given: Any) -> _Connection:
-        return _Connection(self._inner.connect_tcp(*args, timeout=_within(timeout), **given))
-
-
-class _Connection:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def connect_tcp(self, *args: Any, timeout: float | None = None, **options: Any) -> _Heeding:
+        return _Heeding(self._inner.connect_tcp(*args, timeout=_within(timeout), **options))
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found: bytes = self._inner.read(max_bytes, _within(timeout))
-        return found
+        return self._inner.read(max_bytes, _within(timeout))  # type: ignore[no-any-return]
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._inner.write(buffer, _within(timeout))
 
-    def start_tls(self, *args: Any, timeout: float | None = None, **given: Any) -> _Connection:
-        return _Connection(self._inner.start_tls(*args, timeout=_within(timeout), **given))
+    def start_tls(self, *args: Any, timeout: float | None = None, **options: Any) -> _Heeding:
+        return _Heeding(self._inner.start_tls(*args, timeout=_within(timeout), **options))
 
 
 def _within(timeout: float | None) -> float | None:

@@ -81,20 +81,15 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
         OSError, ImportError, subprocess.SubprocessError: this machine can't start one.
     """
     interpreter = host_interpreter()
-    if layer == "bubblewrap":
-        argv, modules = bubblewrap(interpreter), []
-    else:
-        argv, modules = (
-            [str(interpreter.executable)],
-            [*PRELOADED, *(name for name in imported(code) if name in ON_DEMAND)],
-        )
+    files = layer == "bubblewrap"
     config: dict[str, Any] = {
-        "bpf": seccomp_filter(files=layer == "bubblewrap"),
-        "modules": modules,
+        "bpf": seccomp_filter(files=files),
+        "modules": [] if files else [*PRELOADED, *(name for name in imported(code) if name in ON_DEMAND)],
         "main": main,
         "rlimits": rlimits(limits),
         "user": NOBODY,
     }
+    argv = bubblewrap(interpreter) if files else [str(interpreter.executable)]
     return Worker([*argv, *BARE], config, max_output=limits.max_output)
 
 
@@ -166,10 +161,12 @@ def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
     if not (bwrap := shutil.which("bwrap")):
         raise FileNotFoundError(MISSING_BWRAP)
     stdlib = f"{PREFIX}/{interpreter.stdlib_name}"
-    command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    command += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"]
-    command += ["--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"]
-    command += ["--ro-bind", str(interpreter.stdlib), stdlib]
+    command = [
+        *(bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+        *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
+        *("--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"),
+        *("--ro-bind", str(interpreter.stdlib), stdlib),
+    ]
     for packages in ("site-packages", "dist-packages"):
         if (interpreter.stdlib / packages).is_dir():
             command += ["--tmpfs", f"{stdlib}/{packages}", "--remount-ro", f"{stdlib}/{packages}"]
@@ -177,8 +174,7 @@ def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
         command += ["--ro-bind", str(library.resolve()), str(library)]
     folders = dict.fromkeys(str(library.parent) for library in interpreter.libraries)
     command += ["--setenv", "LD_LIBRARY_PATH", ":".join(folders)] if folders else []
-    command += ["--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3"]
-    return tuple(command)
+    return (*command, "--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3")
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from .launch import missing
 from .monty import MontyLayer, monty_missing
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Layer", "Sandbox"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Layer = Literal["monty", "bubblewrap", "seccomp"]
 MONTY_SHARE = 0.1
@@ -86,16 +83,14 @@ class Sandbox:
         self._monty: MontyLayer | None = None
         self._native: NativeLayer | None = None
         for layer in layers:
-            if layer == "monty":
-                if reason := monty_missing():
-                    reasons.append(reason)
-                else:
-                    self._monty = MontyLayer(limits, parallel=parallel)
-            elif self._native is None:
-                if reason := missing(layer):
-                    reasons.append(reason)
-                else:
-                    self._native = NativeLayer(layer, limits)
+            if layer != "monty" and self._native is not None:
+                continue
+            if reason := monty_missing() if layer == "monty" else missing(layer):
+                reasons.append(reason)
+            elif layer == "monty":
+                self._monty = MontyLayer(limits, parallel=parallel)
+            else:
+                self._native = NativeLayer(layer, limits)
         self._reasons = "; ".join(reasons)
         if self._monty is None and self._native is None:
             raise SandboxUnavailableError(f"no sandbox can run here: {self._reasons}")
@@ -165,7 +160,7 @@ class Sandbox:
         """As `check`, in such a thread as `arun`."""
         return await self._aside(self.check, code, tests, entry_point, helpers=helpers)
 
-    async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _aside(self, call: Callable[..., SandboxResult], *args: Any, **kwargs: Any) -> SandboxResult:
         run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 

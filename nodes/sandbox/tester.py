@@ -74,12 +74,6 @@ class Calls:
             self.untestable = {"message": f"an argument is {error}", "by": "tests"}
             raise
         self._channel.send("c", request)
-        value = self._answer(name, args)
-        if named:
-            self.last += f" returned {_shown(value)}"[:300]
-        return value
-
-    def _answer(self, name: str, args: tuple[Any, ...]) -> Any:
         raised: Exception | None = None
         value = None
         try:
@@ -90,7 +84,7 @@ class Calls:
                     _become(before, now)
             elif kind == "x":
                 raised = _exception(reply["type"], reply["builtin"], reply["message"])
-                self.last += "" if name.startswith("@") else f" raised {reply['type']}"
+                self.last += f" raised {reply['type']}" if named else ""
             else:
                 self.untestable = {"message": f"{name} returned {'' + reply}", "by": "code"}
                 raised = TypeError(self.untestable["message"])
@@ -103,6 +97,8 @@ class Calls:
         if raised is not None:
             self.raised = raised
             raise raised
+        if named:
+            self.last += f" returned {_shown(value)}"[:300]
         return value
 
     def _keep(self, value: Any) -> list[Any]:
@@ -194,7 +190,6 @@ def _exception(name: str, builtin: str, message: str) -> Exception:
     if kind.__name__ != name:
         kind = type("" + name, (kind,), {})
     try:
-        error: Exception = kind("" + message)
+        return kind("" + message)  # type: ignore[no-any-return]
     except TypeError:  # UnicodeDecodeError and the like ask for more than a message
         return RuntimeError(f"{name}: {message}")
-    return error
