@@ -107,14 +107,10 @@ class StaticEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
-        vectors = [[0.0] * self._size for _ in texts]
-        filled = [index for index, text in enumerate(texts) if text.strip()]
-        if filled:
-            # A blank text has no length to divide by.
-            found = self._model.embed([texts[index] for index in filled], norm=True).tolist()
-            for index, vector in zip(filled, found, strict=True):
-                vectors[index] = vector
-        return vectors
+        # A blank text has no length to divide by.
+        filled = [text for text in texts if text.strip()]
+        vectors = iter(self._model.embed(filled, norm=True).tolist() if filled else [])
+        return [next(vectors) if text.strip() else [0.0] * self._size for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of one text."""

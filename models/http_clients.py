@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from types import TracebackType
 
-__all__ = ["Route", "Wait", "async_client", "heed_waits", "sync_client"]
+__all__ = ["Route", "Wait", "async_client", "sync_client"]
 
 
 Route = Literal["default", "direct"]
@@ -64,7 +64,12 @@ def sync_client(route: Route = "default") -> httpx2.Client:
             super().close()
 
     client = SharedClient(trust_env=route == "default")
-    heed_waits(client)
+    # Nothing can interrupt a thread that reads, so each read is given what is left of the wait around it. The
+    # transports have no option for that; those of async clients need none.
+    for transport in [client._transport, *client._mounts.values()]:
+        if transport is not None:
+            pool = transport._pool  # type: ignore[attr-defined]
+            pool._network_backend = _Heeding(pool._network_backend)
     atexit.register(client.close_at_exit)
     return client
 
@@ -283,18 +288,6 @@ class _Streamed(httpx2.SyncByteStream, httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def heed_waits(client: httpx2.Client) -> None:
-    """Let a blocking client's connections wait no longer than the `Wait` around them says.
-
-    Nothing can interrupt a thread that reads, so each read is given what is left. The transports have no option for
-    that; those of async clients need none.
-    """
-    for transport in [client._transport, *client._mounts.values()]:
-        if transport is not None:
-            pool = transport._pool  # type: ignore[attr-defined]
-            pool._network_backend = _Heeding(pool._network_backend)
 
 
 class _Heeding:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence  # noqa: TC003  # with_fallbacks resolves these hints at run time
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_to_dict, messages_from_dict
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 __all__ = ["RecordingModel", "ReplayModel"]
+
+T = TypeVar("T")
 
 
 class RecordingModel(Taped):
@@ -123,47 +125,50 @@ class RecordingModel(Taped):
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        with _Taking(self, messages, stop, kwargs) as take:
-            return take(self.inner._generate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)))
+        with _Taking(self, messages, stop, kwargs) as taking:
+            return taking.take(
+                self.inner._generate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs))
+            )
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        async with _Taking(self, messages, stop, kwargs) as take:
-            return take(
+        async with _Taking(self, messages, stop, kwargs) as taking:
+            return taking.take(
                 await self.inner._agenerate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs))
             )
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        with _Taking(self, messages, stop, kwargs) as take:
+        with _Taking(self, messages, stop, kwargs) as taking:
             for chunk in self.inner._stream(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)):
-                yield take(chunk)
+                yield taking.take(chunk)
 
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with _Taking(self, messages, stop, kwargs) as take:
+        async with _Taking(self, messages, stop, kwargs) as taking:
             async for chunk in self.inner._astream(
                 messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)
             ):
-                yield take(chunk)
+                yield taking.take(chunk)
 
 
 class _Taking:
     """The reply to one call, whole or in chunks, kept when `with` is left; a ValueError is kept in its place."""
 
     def __init__(self, model: RecordingModel, *call: Any) -> None:
-        self._keep = partial(model._keep, *call)
+        self._keep: Callable[[dict[str, Any]], None] = partial(model._keep, *call)
         self._parts: list[Any] = []
 
-    def _take(self, reply: Any) -> Any:
+    def take(self, reply: T) -> T:
+        """Return `reply`, which is kept if all goes well."""
         self._parts.append(reply.generations[0] if isinstance(reply, ChatResult) else reply)
         return reply
 
-    def __enter__(self) -> Callable[[Any], Any]:
-        return self._take
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ValueError):
@@ -174,8 +179,8 @@ class _Taking:
                 message = AIMessage(**message.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"}))
             self._keep({"message": message_to_dict(message)})
 
-    async def __aenter__(self) -> Callable[[Any], Any]:
-        return self._take
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # In a thread, since SQLite would block the event loop.

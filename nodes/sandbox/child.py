@@ -81,9 +81,8 @@ def _run(request: dict[str, Any], namespace: dict[str, Any]) -> Frame:
         tree = ast.parse(request["code"], CODE)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, CODE, "exec"), namespace)  # noqa: S102  this process is locked
-        value = None
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), CODE, "eval"), namespace)  # noqa: S307
+        final = compile(ast.Expression(last.value), CODE, "eval") if isinstance(last, ast.Expr) else "None"
+        value = eval(final, namespace)  # noqa: S307
         value = namespace.get("answer") if value is None else value
     except BaseException as error:
         return "x", describe(error, request["code"])

@@ -127,8 +127,6 @@ class Interpreter:
     """The real binary, also when we run in a virtual environment."""
     stdlib: Path
     """The standard library, which may hold a `site-packages` that is not part of it."""
-    stdlib_name: str
-    """Where the standard library lies below the prefix, such as `lib/python3.13`."""
     libraries: tuple[Path, ...]
     """Shared libraries and the loader, by the names they are looked up under."""
 
@@ -148,7 +146,7 @@ def host_interpreter() -> Interpreter:
     libraries = tuple(
         path for name in json.loads(asked.stdout) if (path := Path(name)).is_absolute() and stdlib not in path.parents
     )
-    return Interpreter(executable, stdlib, f"{sys.platlibdir}/{stdlib.name}", libraries)
+    return Interpreter(executable, stdlib, libraries)
 
 
 @functools.cache
@@ -160,7 +158,7 @@ def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
     """
     if not (bwrap := shutil.which("bwrap")):
         raise FileNotFoundError(MISSING_BWRAP)
-    stdlib = f"{PREFIX}/{interpreter.stdlib_name}"
+    stdlib = f"{PREFIX}/{sys.platlibdir}/{interpreter.stdlib.name}"
     command = [
         *(bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),

@@ -67,10 +67,9 @@ def lock(
     for option in options:
         if libc.prctl(*option) != 0:
             raise OSError(ctypes.get_errno(), f"prctl {option[0]} was refused")
-    if not bpf:
-        return
-    try:
-        os.getpgid(0)  # harmless, and not on the list: proof that the filter is in force
-    except PermissionError:
-        return
-    raise OSError("the seccomp filter is not in force")
+    if bpf:
+        try:
+            os.getpgid(0)  # harmless, and not on the list: proof that the filter is in force
+        except PermissionError:
+            return
+        raise OSError("the seccomp filter is not in force")

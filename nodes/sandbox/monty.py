@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import marshal
 import math
 import os
@@ -62,12 +63,11 @@ os.execve({fd}, [binary, *sys.argv[1:]], {{}})
 def monty_missing() -> str:
     """Why Monty can't run here, in one line that says what to install; empty when it can."""
     try:
-        from pydantic_monty import MontyError
-
+        layer = MontyLayer(Limits(timeout_s=5, memory_mb=MOST_MB, max_output=100), parallel=1)
         try:
-            with MontyLayer(Limits(timeout_s=5, memory_mb=MOST_MB, max_output=100), parallel=1)._session(5) as session:
+            with layer._session(5) as session:
                 session.feed_run("0")
-        except MontyError as error:
+        except layer._monty.MontyError as error:
             return f"monty is refused by this machine: {error}".splitlines()[0]
     except (ImportError, OSError, RuntimeError) as error:
         return f"monty needs pip install 'redraft[sandbox]': {error}".splitlines()[0]
@@ -81,6 +81,7 @@ class MontyLayer:
 
     def __init__(self, limits: Limits, *, parallel: int) -> None:
         """Let `parallel` executions run at once, others wait."""
+        self._monty: Any = importlib.import_module("pydantic_monty")
         self._max_output = limits.max_output
         self._memory_mb = min(limits.memory_mb, MOST_MB)
         self._parallel = parallel
@@ -90,8 +91,6 @@ class MontyLayer:
 
     def run(self, code: str, inputs: Mapping[str, Any], *, left_s: float) -> SandboxResult:
         """Run `code` once, in a session of its own, for `left_s` seconds."""
-        from pydantic_monty import MontyError
-
         out, late = self._collector(), threading.Event()
         if other := difference(code):
             return self._result("unsupported", out, other)
@@ -103,7 +102,7 @@ class MontyLayer:
         try:
             with self._session(left_s) as session, _killing(late, left_s + GRACE_S, session):
                 reply = session.feed_run(program, inputs=dict(inputs), print_callback=out)
-        except MontyError as error:
+        except self._monty.MontyError as error:
             return self._failed(error, out, late=late.is_set())
         if not isinstance(reply, str) or len(reply) > REPLY_BYTES:
             return self._result("output", out, "the value is too large to leave the sandbox")
@@ -118,8 +117,6 @@ class MontyLayer:
 
         Where the code is what Monty can't run, or runs otherwise than CPython, the result is `by_code`.
         """
-        from pydantic_monty import MontyError, MontyRuntimeError
-
         out, calls, gap, late = self._collector(), 0, "", threading.Event()
 
         def call(name: str, text: str) -> str:
@@ -130,7 +127,7 @@ class MontyLayer:
             try:
                 feed = f"f'{{__sandbox_call({name}, __sandbox_text)}}'"
                 reply = worker.feed_run(feed, inputs={"__sandbox_text": text}, print_callback=out)
-            except MontyRuntimeError as error:
+            except self._monty.MontyRuntimeError as error:
                 gap = gap or (str(error)[:500] if is_gap(error) else "")
                 raise error.exception() from None
             if not isinstance(reply, str) or len(reply) > REPLY_BYTES:
@@ -139,7 +136,6 @@ class MontyLayer:
                 gap = gap or f"only plain data can be checked: {name} returned {reply[:300]}"
             return reply
 
-        proxies = "".join(PROXY.format(name=name) for name in names)
         driver = f"candidate = {names[0]}\n{tests}\n"
         if "def check(" in tests and "check" not in names:
             driver += "check(candidate)\n"
@@ -154,14 +150,15 @@ class MontyLayer:
                 _killing(late, left_s + GRACE_S, worker, tester),
             ):
                 worker.feed_run(f"{code}\n0", print_callback=out)
-                worker.feed_run(bridge() + REPLY, print_callback=out)
-                worker.feed_run("".join(f"{name}\n" for name in names) + "0", print_callback=out)
+                defined = "".join(f"{name}\n" for name in names)
+                worker.feed_run(f"{bridge()}{REPLY}{defined}0", print_callback=out)
                 loaded = True
                 tester.feed_run(f"{helpers}\n0", print_callback=self._collector())
                 lookup = {"__sandbox_ask": call}
+                proxies = "".join(PROXY.format(name=name) for name in names)
                 tester.feed_run(bridge() + REPLY + TAKE + proxies, external_lookup=lookup)
                 tester.feed_run(f"{driver}0", external_lookup=lookup, print_callback=self._collector())
-        except MontyError as error:
+        except self._monty.MontyError as error:
             failed = self._failed(error, out, late=late.is_set(), by_code=not loaded)
             blamed = gap and failed.status in ("failed", "unsupported")
             return self._result("unsupported", out, gap, by_code=True) if blamed else failed
@@ -176,10 +173,8 @@ class MontyLayer:
     def _session(self, left_s: float) -> Any:
         with self._starting:
             if self._pool is None or self._owner != os.getpid():
-                from pydantic_monty import Monty
-
                 binary = locked_monty(self._memory_mb, os.getpid())
-                self._pool = Monty(binary_path=binary, max_processes=2 * self._parallel).__enter__()
+                self._pool = self._monty.Monty(binary_path=binary, max_processes=2 * self._parallel).__enter__()
                 self._owner = os.getpid()
         limits = {
             "max_feed_duration_secs": left_s,
@@ -190,9 +185,7 @@ class MontyLayer:
         return self._pool.checkout(limits=limits, os_policy={"sleep_system_max": math.inf})
 
     def _collector(self) -> Any:
-        from pydantic_monty import CollectString
-
-        return CollectString(max_bytes=4 * self._max_output + OUTPUT_SLACK)
+        return self._monty.CollectString(max_bytes=4 * self._max_output + OUTPUT_SLACK)
 
     def _result(
         self, status: Status, out: Any, error: str | None, *, value: Any = None, by_code: bool = False
@@ -211,8 +204,7 @@ class MontyLayer:
         elif getattr(error, "timed_out", False) or (words.startswith("TimeoutError") and "limit" in words):
             status = "timeout"
         elif words.startswith("MemoryError"):
-            cap = f"> {4 * self._max_output + OUTPUT_SLACK} bytes"
-            status = "output" if cap in words else "memory"
+            status = "output" if f"> {4 * self._max_output + OUTPUT_SLACK} bytes" in words else "memory"
         elif is_gap(error):
             status = "unsupported"
         return self._result(status, out, words, by_code=by_code and status == "unsupported")

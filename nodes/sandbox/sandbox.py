@@ -20,7 +20,7 @@ from .plain import pack
 from .result import Limits, SandboxResult, SandboxUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["Layer", "Sandbox"]
 
@@ -110,11 +110,10 @@ class Sandbox:
         Raises:
             TypeError: an input is not plain data, or its name is not an identifier.
         """
-        given = dict(inputs or {})
-        for name in given:
-            _identifier(name)
-        pack(given)
-        return self._decide(lambda layer, left_s: layer.run(code, given, left_s=left_s), quick=True)
+        variables = dict(inputs or {})
+        _check_names(variables)
+        pack(variables)
+        return self._decide(lambda layer, left_s: layer.run(code, variables, left_s=left_s), quick=True)
 
     def check(self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = "") -> SandboxResult:
         """Check `code` with `tests`; `ok` only if these ran to their end and called it at least once.
@@ -139,13 +138,10 @@ class Sandbox:
         names = [entry_point] if isinstance(entry_point, str) else list(entry_point)
         if not names:
             raise TypeError("a check needs an entry_point")
-        for name in names:
-            _identifier(name)
-
-        def execute(layer: MontyLayer | NativeLayer, left_s: float) -> SandboxResult:
-            return layer.check(code, tests, names=names, helpers=helpers, left_s=left_s)
-
-        return self._decide(execute, quick=False)
+        _check_names(names)
+        return self._decide(
+            lambda layer, left_s: layer.check(code, tests, names=names, helpers=helpers, left_s=left_s), quick=False
+        )
 
     async def arun(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
         """As `run`, in a thread of the sandbox's own, of which there are `2 * parallel`; others wait without one.
@@ -189,6 +185,7 @@ class Sandbox:
         return dataclasses.replace(result, seconds=time.monotonic() - started)
 
 
-def _identifier(name: Any) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-        raise TypeError(f"not a name that Python code can use: {name!r}")
+def _check_names(names: Iterable[Any]) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+            raise TypeError(f"not a name that Python code can use: {name!r}")

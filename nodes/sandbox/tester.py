@@ -21,7 +21,7 @@ __all__ = ["run_tests"]
 
 def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Channel) -> tuple[str, Any]:
     """Run the helpers and the tests of `request`, and return the frame of their verdict."""
-    calls = Calls(channel)
+    calls = _Calls(channel)
     try:
         exec(compile(request["helpers"], "<helpers>", "exec"), namespace)  # noqa: S102
         for name in request["names"]:
@@ -39,13 +39,12 @@ def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Chann
     return ("u", calls.untestable) if calls.untestable else ("p", request["nonce"])
 
 
-class Calls:
+class _Calls:
     """Calls of the code under test, made by the tests and answered by the other process."""
 
     def __init__(self, channel: Channel) -> None:
-        """Send each call on `channel`."""
         self._channel = channel
-        self._objects: dict[int, RemoteObject] = {}
+        self._objects: dict[int, _RemoteObject] = {}
         self.last = ""
         self.untestable: dict[str, str] = {}
         """Why the tests can't tell, and by whose doing, `code` or `tests`."""
@@ -102,68 +101,58 @@ class Calls:
         return value
 
     def _keep(self, value: Any) -> list[Any]:
-        if type(value) is RemoteObject:
+        if type(value) is _RemoteObject:
             return ["object", value._number, ""]
         raise TypeError(type(value).__name__)
 
-    def _open(self, number: int, kind: str) -> RemoteObject:
+    def _open(self, number: int, kind: str) -> _RemoteObject:
         if number not in self._objects:
-            self._objects[number] = RemoteObject(self, int(number), "" + kind)
+            self._objects[number] = _RemoteObject(self, int(number), "" + kind)
         return self._objects[number]
 
 
-class RemoteObject:
+class _RemoteObject:
     """An object of the code, as the tests hold it: used by asking the other process, and equal to itself alone."""
 
     __slots__ = ("_calls", "_kind", "_number")
 
-    def __init__(self, calls: Calls, number: int, kind: str) -> None:
-        """Ask for what is done to it by `calls`."""
+    def __init__(self, calls: _Calls, number: int, kind: str) -> None:
         self._calls, self._number, self._kind = calls, number, kind
 
     def __getattr__(self, name: str) -> Any:
-        """Its attribute, of which those that Python itself uses are none."""
-        if name.startswith("__"):
+        if name.startswith("__"):  # what Python itself asks for
             raise AttributeError(f"{self._kind!r} object has no attribute {name!r}")
         return self._calls.make("@getattr", (self, name), {})
 
     def __bool__(self) -> bool:
-        """True where it counts as true."""
         return self._calls.make("@bool", (self,), {}) is True
 
     def __len__(self) -> int:
-        """Its length."""
         return int(self._calls.make("@len", (self,), {}))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of calling it."""
         return self._calls.make("@call", (self, *args), kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        """Its item."""
         return self._calls.make("@getitem", (self, key), {})
 
     def __iter__(self) -> Iterator[Any]:
-        """Its items, one after the other."""
         items = self._calls.make("@iter", (self,), {})
-        if type(items) is not RemoteObject:
+        if type(items) is not _RemoteObject:
             raise TypeError(f"iter() returned {type(items).__name__}")
         while found := self._calls.make("@next", (items,), {}):
             yield found[0]
 
     def __next__(self) -> Any:
-        """Its next item."""
         if found := self._calls.make("@next", (self,), {}):
             return found[0]
         raise StopIteration
 
     def __repr__(self) -> str:
-        """As it shows itself."""
         text: str = "" + self._calls.make("@repr", (self,), {})
         return text
 
     def __str__(self) -> str:
-        """As it is printed."""
         text: str = "" + self._calls.make("@str", (self,), {})
         return text
 
