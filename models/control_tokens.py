@@ -65,8 +65,8 @@ def gguf_control_tokens(path: Path) -> tuple[str, ...]:
             arrays = _metadata(data, wanted={TOKENS, TOKEN_TYPES})
     except (OSError, ValueError, IndexError, KeyError, RecursionError, struct.error):
         return ()
-    kinds = arrays.get(TOKEN_TYPES, [])
-    return tuple(token for token, kind in zip(arrays.get(TOKENS, []), kinds, strict=False) if kind == CONTROL_TYPE)
+    tokens = zip(arrays.get(TOKENS, []), arrays.get(TOKEN_TYPES, []), strict=False)
+    return tuple(token for token, kind in tokens if kind == CONTROL_TYPE)
 
 
 def _metadata(data: mmap.mmap, *, wanted: set[str]) -> dict[str, list[Any]]:

@@ -59,7 +59,13 @@ def best_installed() -> str:
     return "minilm" if all(find_spec(name) for name in needed) else "static"
 
 
-class MiniLMEmbeddings(Embeddings):
+class _HereEmbeddings(Embeddings):
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one text."""
+        return self.embed_documents([text])[0]
+
+
+class MiniLMEmbeddings(_HereEmbeddings):
     """Vectors of length 1 by all-MiniLM-L6-v2 with 8-bit weights (Apache 2.0); a blank text has the zero vector.
 
     Texts are read one by one: measured, a batch is no faster, and padding would make a vector depend on its neighbours.
@@ -79,10 +85,6 @@ class MiniLMEmbeddings(Embeddings):
         """Return one vector a text."""
         return [self._vector(text).tolist() for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text."""
-        return self.embed_documents([text])[0]
-
     def _read(self, text: str) -> Any:
         import numpy as np
 
@@ -94,7 +96,7 @@ class MiniLMEmbeddings(Embeddings):
         return mean / np.linalg.norm(mean)
 
 
-class StaticEmbeddings(Embeddings):
+class StaticEmbeddings(_HereEmbeddings):
     """Vectors of length 1, each the mean of a text's token vectors; a blank text has the zero vector.
 
     Args:
@@ -111,10 +113,6 @@ class StaticEmbeddings(Embeddings):
         filled = [text for text in texts if text.strip()]
         vectors = iter(self._model.embed(filled, norm=True).tolist() if filled else [])
         return [next(vectors) if text.strip() else [0.0] * self._size for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text."""
-        return self.embed_documents([text])[0]
 
 
 @lru_cache(maxsize=1)

@@ -161,7 +161,7 @@ class WholeChat(ChatOpenAI):
         try:
             yield
         except openai.APIConnectionError as error:
-            error.message = _timed_out(error) if isinstance(error, openai.APITimeoutError) else _disconnected(error)
+            error.message = _failed_connection(error)
             # `str(error)` reads the arguments, not the message.
             error.args = (error.message,)
             raise
@@ -183,23 +183,17 @@ class WholeChat(ChatOpenAI):
 CUT = "The server's stream ended before the reply did: nothing said that it was whole"
 
 
-def _timed_out(error: openai.APIConnectionError) -> str:
-    limit_s = error.request.extensions.get("timeout", {}).get("read")
-    within = "" if limit_s is None else f" within {limit_s:g} s"
-    return f"Request timed out: no whole reply{within}{_attempts(error)}"
-
-
-def _disconnected(error: openai.APIConnectionError) -> str:
+def _failed_connection(error: openai.APIConnectionError) -> str:
+    """Return what went wrong with a connection, and how often it was tried."""
+    retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
+    attempts = f" (attempt {retries + 1}, the last one)" if retries else ""
+    if isinstance(error, openai.APITimeoutError):
+        limit_s = error.request.extensions.get("timeout", {}).get("read")
+        return f"Request timed out: no whole reply{'' if limit_s is None else f' within {limit_s:g} s'}{attempts}"
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, httpx2.RequestError):
         cause = cause.__cause__
-    why = f": {cause}" if cause is not None and str(cause) else ""
-    return f"Connection error{why}{_attempts(error)}"
-
-
-def _attempts(error: openai.APIConnectionError) -> str:
-    retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
-    return f" (attempt {retries + 1}, the last one)" if retries else ""
+    return f"Connection error{f': {cause}' if cause is not None and str(cause) else ''}{attempts}"
 
 
 def _ends(chunk: ChatGenerationChunk) -> bool:
@@ -230,7 +224,8 @@ def plain_completions(client: openai.AsyncOpenAI) -> Any:
     usual = client.chat.completions
 
     async def create(**payload: Any) -> Any:
-        if payload.get("stream") or not _PLAIN.issuperset(payload) or not _texts_only(payload["messages"]):
+        texts_only = all(isinstance(m.get("content"), str) and "tool_calls" not in m for m in payload["messages"])
+        if payload.get("stream") or not _PLAIN.issuperset(payload) or not texts_only:
             return await usual.with_raw_response.create(**payload)
         extra_body = payload.pop("extra_body", None) or {}
         raw: Any = await client.post(
@@ -276,11 +271,6 @@ _PLAIN = frozenset(
 
 _SPEAKING = frozenset(["role", "content", "refusal", "annotations"])
 """What a message that only says something may have; `None` and empty values beside it do no harm."""
-
-
-def _texts_only(messages: Any) -> bool:
-    """Return whether the messages hold texts only."""
-    return all(isinstance(message.get("content"), str) and "tool_calls" not in message for message in messages)
 
 
 def _is_plain(reply: Any) -> bool:

@@ -67,8 +67,8 @@ class RecordingModel(Taped):
         Raises:
             NotImplementedError: The model inside takes no tools.
         """
-        bound = self.inner.bind_tools(tools, **kwargs)
-        return self._rebound(bound, {"tools": [schema_json(tool) for tool in tools], **kwargs})  # type: ignore[arg-type]
+        neutral = {"tools": [schema_json(tool) for tool in tools], **kwargs}  # type: ignore[arg-type]
+        return self._rebound(self.inner.bind_tools(tools, **kwargs), neutral)
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -100,18 +100,6 @@ class RecordingModel(Taped):
         self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any], reply: dict[str, Any]
     ) -> None:
         request, occurrence = self._position(messages, stop, options)
-        call = Call(
-            request=request,
-            occurrence=occurrence,
-            model=self.model_name,
-            settings=self._settings(),
-            provider=provider_of(self.inner),
-            structured="schema" in (options.get(NEUTRAL) or {}),
-            reply=reply,
-        )
-        self._tape.write(call)
-
-    def _settings(self) -> dict[str, Any]:
         params = self._get_ls_params()
         settings = {
             "temperature": params.get("ls_temperature"),
@@ -120,7 +108,16 @@ class RecordingModel(Taped):
             or (getattr(self.inner, "extra_body", None) or {}).get("max_tokens"),
             "seed": getattr(self.inner, "seed", None),
         }
-        return {name: value for name, value in settings.items() if value is not None}
+        call = Call(
+            request=request,
+            occurrence=occurrence,
+            model=self.model_name,
+            settings={name: value for name, value in settings.items() if value is not None},
+            provider=provider_of(self.inner),
+            structured="schema" in (options.get(NEUTRAL) or {}),
+            reply=reply,
+        )
+        self._tape.write(call)
 
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
