@@ -151,8 +151,7 @@ def _idle_cores() -> int:
 def _stop_all() -> None:
     """Stop the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
     with _lock:
-        ports = {int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()}
-        _hang_up(ports)
+        _hang_up({int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()})
         _servers.clear()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence  # noqa: TC003  # with_fallbacks resolves these hints at run time
 from functools import partial, reduce
 from operator import add
@@ -17,7 +19,7 @@ from pydantic import PrivateAttr
 
 from .prices import provider_of
 from .structured import schema_json, structured_chain
-from .tape import NEUTRAL, Call, Tape, Taped, provider_options
+from .tape import NEUTRAL, Call, Tape, provider_options, request_key
 
 if TYPE_CHECKING:
     import os
@@ -28,7 +30,24 @@ __all__ = ["RecordingModel", "ReplayModel"]
 T = TypeVar("T")
 
 
-class RecordingModel(Taped):
+class _Taped(BaseChatModel):
+    """A chat model with a tape, and a count of how often it was asked each request."""
+
+    _tape: Tape = PrivateAttr()
+    _seen: Counter[str] = PrivateAttr(default_factory=Counter)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    def _position(
+        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
+    ) -> tuple[str, int]:
+        """Return the key of a call, and how many equal calls came before it."""
+        request = request_key(messages, stop, options)
+        with self._lock:
+            self._seen[request] += 1
+            return request, self._seen[request] - 1
+
+
+class RecordingModel(_Taped):
     """A chat model whose replies are written to a SQLite file as they arrive; else it behaves as the model inside.
 
     A call is known by its messages, its options, the model and its settings, and by how many equal calls this object
@@ -185,7 +204,7 @@ class _Taking:
             await asyncio.to_thread(self.__exit__, kind, error, trace)
 
 
-class ReplayModel(Taped):
+class ReplayModel(_Taped):
     """A chat model that answers from a file written by `RecordingModel` and never calls anything.
 
     Structured output works as recorded: where the model gave any, it is parsed from the recorded reply; where it gave

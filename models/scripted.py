@@ -142,8 +142,8 @@ def _message(fields: dict[str, Any], messages: list[BaseMessage], model_name: st
     text = fields.get("text")
     if text is None:
         text = json.dumps(fields["structured"], ensure_ascii=False) if "structured" in fields else ""
-    words_in = sum(len(str(message.content).split()) for message in messages)
-    tokens_in, tokens_out = fields.get("input_tokens", words_in), fields.get("output_tokens", len(text.split()))
+    tokens_in = fields.get("input_tokens", sum(len(str(message.content).split()) for message in messages))
+    tokens_out = fields.get("output_tokens", len(text.split()))
     return AIMessage(
         content=text,
         additional_kwargs=extra,

@@ -1,4 +1,4 @@
-"""SQLite file of recorded model calls, and the chat models that count and look up their calls in it. Internal.
+"""SQLite file of recorded model calls, by the keys of their requests. Internal.
 
 Plain JSON, one row a call.
 """
@@ -8,15 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
-from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from langchain_core.language_models import BaseChatModel
-from pydantic import PrivateAttr
 
 from .._files import check_schema, make_private
 
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-__all__ = ["NEUTRAL", "Call", "Tape", "Taped", "provider_options", "request_key"]
+__all__ = ["NEUTRAL", "Call", "Tape", "provider_options", "request_key"]
 
 
 @dataclass(frozen=True)
@@ -131,23 +126,6 @@ def _describe(value: object) -> object:
         return describe() if describe else value.__qualname__
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if dump else repr(value)
-
-
-class Taped(BaseChatModel):
-    """A chat model with a tape, and a count of how often it was asked each request."""
-
-    _tape: Tape = PrivateAttr()
-    _seen: Counter[str] = PrivateAttr(default_factory=Counter)
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    def _position(
-        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
-    ) -> tuple[str, int]:
-        """Return the key of a call, and how many equal calls came before it."""
-        request = request_key(messages, stop, options)
-        with self._lock:
-            self._seen[request] += 1
-            return request, self._seen[request] - 1
 
 
 NEUTRAL = "redraft_asked"

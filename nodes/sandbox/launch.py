@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +24,8 @@ __all__ = ["Native", "missing", "names_module", "start"]
 
 Native = Literal["bubblewrap", "seccomp"]
 
+PYTHON = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+"""The real binary of the interpreter that runs us, also in a virtual environment."""
 NOBODY = 65534
 """Whom a child becomes where we are root, who is above most limits."""
 PREFIX = "/python"
@@ -80,7 +81,6 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
     Raises:
         OSError, ImportError, subprocess.SubprocessError: this machine can't start one.
     """
-    interpreter = host_interpreter()
     files = layer == "bubblewrap"
     config: dict[str, Any] = {
         "bpf": seccomp_filter(files=files),
@@ -89,7 +89,7 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
         "rlimits": rlimits(limits),
         "user": NOBODY,
     }
-    argv = bubblewrap(interpreter) if files else [str(interpreter.executable)]
+    argv = bubblewrap() if files else [str(PYTHON)]
     return Worker([*argv, *BARE], config, max_output=limits.max_output)
 
 
@@ -119,58 +119,36 @@ def names_module(code: str, message: str) -> bool:
     return lacking is not None and lacking[1] in {name.partition(".")[0] for name in imported(code)}
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """Paths on this machine of the parts of one CPython."""
-
-    executable: Path
-    """The real binary, also when we run in a virtual environment."""
-    stdlib: Path
-    """The standard library, which may hold a `site-packages` that is not part of it."""
-    libraries: tuple[Path, ...]
-    """Shared libraries and the loader, by the names they are looked up under."""
-
-
 @functools.cache
-def host_interpreter() -> Interpreter:
-    """The interpreter that runs us, without any installed package.
-
-    Raises:
-        OSError, subprocess.SubprocessError: it could not be started once to ask for its libraries.
-    """
-    executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
-    asked = subprocess.run(  # noqa: S603  our own words, to our own interpreter
-        [executable, "-I", "-S", "-c", PROBE], env={}, capture_output=True, check=True, timeout=30
-    )
-    libraries = tuple(
-        path for name in json.loads(asked.stdout) if (path := Path(name)).is_absolute() and stdlib not in path.parents
-    )
-    return Interpreter(executable, stdlib, libraries)
-
-
-@functools.cache
-def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
+def bubblewrap() -> Sequence[str]:
     """The command line that shows a child its interpreter, the standard library and nothing else.
 
     Raises:
         FileNotFoundError: there is no bwrap.
+        OSError, subprocess.SubprocessError: the interpreter could not be started once to ask for its libraries.
     """
     if not (bwrap := shutil.which("bwrap")):
         raise FileNotFoundError(MISSING_BWRAP)
-    stdlib = f"{PREFIX}/{sys.platlibdir}/{interpreter.stdlib.name}"
+    # May hold a `site-packages`, which is not part of the standard library.
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    probe = subprocess.run(  # noqa: S603  our own words, to our own interpreter
+        [PYTHON, "-I", "-S", "-c", PROBE], env={}, capture_output=True, check=True, timeout=30
+    )
+    libraries = [path for name in json.loads(probe.stdout) if (path := Path(name)).is_absolute()]
+    libraries = [path for path in libraries if stdlib not in path.parents]
+    shown = f"{PREFIX}/{sys.platlibdir}/{stdlib.name}"
     command = [
         *(bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
-        *("--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"),
-        *("--ro-bind", str(interpreter.stdlib), stdlib),
+        *("--ro-bind", str(PYTHON), f"{PREFIX}/bin/python3"),
+        *("--ro-bind", str(stdlib), shown),
     ]
     for packages in ("site-packages", "dist-packages"):
-        if (interpreter.stdlib / packages).is_dir():
-            command += ["--tmpfs", f"{stdlib}/{packages}", "--remount-ro", f"{stdlib}/{packages}"]
-    for library in interpreter.libraries:
+        if (stdlib / packages).is_dir():
+            command += ["--tmpfs", f"{shown}/{packages}", "--remount-ro", f"{shown}/{packages}"]
+    for library in libraries:
         command += ["--ro-bind", str(library.resolve()), str(library)]
-    folders = dict.fromkeys(str(library.parent) for library in interpreter.libraries)
+    folders = dict.fromkeys(str(library.parent) for library in libraries)
     command += ["--setenv", "LD_LIBRARY_PATH", ":".join(folders)] if folders else []
     return (*command, "--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3")
 

@@ -15,13 +15,12 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .dialect import PROXY, REPLY, TAKE, VALUE, bridge, difference, is_gap, split_last
 from .filter import seccomp_filter
 from .frames import REPLY_BYTES, TAMPERED, read_value
-from .launch import NOBODY
+from .launch import NOBODY, PYTHON
 from .result import Limits, SandboxResult, Status
 from .worker import sources
 
@@ -254,9 +253,8 @@ def locked_monty(memory_mb: int, _pid: int) -> str | None:
         "RLIMIT_AS": (OWN_MB + memory_mb) << 20,
     }
     data = marshal.dumps((sources("", "lockdown"), find_monty_binary(), {"bpf": bpf, "rlimits": rlimits}))
-    python = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     held = os.memfd_create("redraft-monty")
-    text = LAUNCH.format(python=python, data=data, fd=PROGRAM_FD, nobody=NOBODY).encode()
+    text = LAUNCH.format(python=PYTHON, data=data, fd=PROGRAM_FD, nobody=NOBODY).encode()
     if os.write(held, text) < len(text):
         raise OSError("the launcher of Monty could not be written")
     return f"/proc/{os.getpid()}/fd/{held}"

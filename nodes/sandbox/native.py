@@ -86,9 +86,8 @@ class NativeLayer:
             if kind == b"c":
                 return self._result(worker, "failed", f"the tests made more than {MAX_CALLS} calls")
             if kind == b"u":
-                by_code = words.get("by") == "code"
                 error = f"only plain data can be checked: {words.get('message', '')[:300]}"
-                return self._result(worker, "unsupported", error, by_code=by_code)
+                return self._result(worker, "unsupported", error, by_code=words.get("by") == "code")
             if kind == b"x":
                 return self._raised(worker, words, given=f"{helpers}\n{tests}")
             return self._result(worker, "failed", TAMPERED)

@@ -22,6 +22,7 @@ __all__ = ["run_tests"]
 def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Channel) -> tuple[str, Any]:
     """Run the helpers and the tests of `request`, and return the frame of their verdict."""
     calls = _Calls(channel)
+    verdict: tuple[str, Any] = ("p", request["nonce"])
     try:
         exec(compile(request["helpers"], "<helpers>", "exec"), namespace)  # noqa: S102
         for name in request["names"]:
@@ -32,11 +33,9 @@ def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Chann
         if callable(check := namespace.get("check")) and "check" not in request["names"]:
             check(candidate)
     except BaseException as error:
-        if calls.untestable:
-            return "u", calls.untestable
         by = "code" if error is calls.raised else ""
-        return "x", {**describe(error, request["tests"]), "last": calls.last, "by": by}
-    return ("u", calls.untestable) if calls.untestable else ("p", request["nonce"])
+        verdict = "x", {**describe(error, request["tests"]), "last": calls.last, "by": by}
+    return ("u", calls.untestable) if calls.untestable else verdict
 
 
 class _Calls:
@@ -78,8 +77,8 @@ class _Calls:
         try:
             kind, reply = self._channel.receive()
             if kind == "v":
-                value, after = unpack(reply["value"]), unpack(reply["after"])
-                for before, now in zip(args, after, strict=True):
+                value = unpack(reply["value"])
+                for before, now in zip(args, unpack(reply["after"]), strict=True):
                     _become(before, now)
             elif kind == "x":
                 raised = _exception(reply["type"], reply["builtin"], reply["message"])

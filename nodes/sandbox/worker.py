@@ -58,7 +58,6 @@ class StoppedError(Exception):
 @functools.cache
 def sources(*names: str) -> list[tuple[str, Any]]:
     """Return compiled modules of this folder by the names that a child knows them under; "" is the package."""
-
     texts = {name: Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") if name else "" for name in names}
     return [
         (f"redraft_sandbox.{name}".rstrip("."), compile(text, f"<sandbox {name}>", "exec", dont_inherit=True))
