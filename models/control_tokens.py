@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -62,28 +62,27 @@ def gguf_control_tokens(path: Path) -> tuple[str, ...]:
     """Return the control tokens of a GGUF model's tokenizer; none where its metadata can't be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = _metadata(data, wanted={TOKENS, TOKEN_TYPES})
+            arrays = _metadata(data, wanted={TOKENS, TOKEN_TYPES})
     except (OSError, ValueError, IndexError, KeyError, RecursionError, struct.error):
         return ()
-    kinds = found.get(TOKEN_TYPES, [])
-    return tuple(token for token, kind in zip(found.get(TOKENS, []), kinds, strict=False) if kind == CONTROL_TYPE)
+    tokens = zip(arrays.get(TOKENS, []), arrays.get(TOKEN_TYPES, []), strict=False)
+    return tuple(token for token, kind in tokens if kind == CONTROL_TYPE)
 
 
-def _metadata(data: mmap.mmap, *, wanted: Iterable[str]) -> dict[str, list[Any]]:
+def _metadata(data: mmap.mmap, *, wanted: set[str]) -> dict[str, list[Any]]:
     """Return arrays of the metadata by their keys; the format is llama.cpp's, version 2 or 3, little-endian."""
-    missing, found = set(wanted), {}
+    arrays = {}
     (count,) = struct.unpack_from("<Q", data, 16)
     at = 24
     for _ in range(count):
         key, at = _string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        value, at = _value(data, at + 4, kind, read=key in missing)
-        if key in missing:
-            found[key] = value
-            missing.remove(key)
-            if not missing:
-                break
-    return found
+        value, at = _value(data, at + 4, kind, read=key in wanted)
+        if key in wanted:
+            arrays[key] = value
+        if len(arrays) == len(wanted):
+            break
+    return arrays
 
 
 def _value(data: mmap.mmap, at: int, kind: int, *, read: bool) -> tuple[Any, int]:

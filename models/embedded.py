@@ -80,7 +80,11 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
         ImportError: `xllamacpp` is not installed.
     """
     file = Path(path).expanduser().resolve()
-    _check_gguf(file, shown=str(path))
+    if not file.is_file():
+        raise ValueError(f"no GGUF file at {str(path)!r}")
+    with file.open("rb") as start:
+        if start.read(4) != b"GGUF":
+            raise ValueError(f"{str(path)!r} is not a GGUF file: it does not begin with the bytes b'GGUF'")
     require_llama()
     settings = Settings.given()
     with _lock:
@@ -89,14 +93,6 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
         if key not in _servers:
             _servers[key] = _start(file, settings, name=model_name or file.stem.lower())
         return _servers[key][0]
-
-
-def _check_gguf(file: Path, *, shown: str) -> None:
-    if not file.is_file():
-        raise ValueError(f"no GGUF file at {shown!r}")
-    with file.open("rb") as start:
-        if start.read(4) != b"GGUF":
-            raise ValueError(f"{shown!r} is not a GGUF file: it does not begin with the bytes b'GGUF'")
 
 
 def require_llama() -> None:
@@ -155,8 +151,7 @@ def _idle_cores() -> int:
 def _stop_all() -> None:
     """Stop the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
     with _lock:
-        ports = {int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()}
-        _hang_up(ports)
+        _hang_up({int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()})
         _servers.clear()
 
 

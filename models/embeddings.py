@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from .weights import check_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["ACCEPTED", "DEFAULT", "MiniLMEmbeddings", "StaticEmbeddings", "best_installed", "embeddings"]
 
@@ -63,7 +59,13 @@ def best_installed() -> str:
     return "minilm" if all(find_spec(name) for name in needed) else "static"
 
 
-class MiniLMEmbeddings(Embeddings):
+class _HereEmbeddings(Embeddings):
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of one text."""
+        return self.embed_documents([text])[0]
+
+
+class MiniLMEmbeddings(_HereEmbeddings):
     """Vectors of length 1 by all-MiniLM-L6-v2 with 8-bit weights (Apache 2.0); a blank text has the zero vector.
 
     Texts are read one by one: measured, a batch is no faster, and padding would make a vector depend on its neighbours.
@@ -83,10 +85,6 @@ class MiniLMEmbeddings(Embeddings):
         """Return one vector a text."""
         return [self._vector(text).tolist() for text in texts]
 
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text."""
-        return self.embed_documents([text])[0]
-
     def _read(self, text: str) -> Any:
         import numpy as np
 
@@ -98,7 +96,7 @@ class MiniLMEmbeddings(Embeddings):
         return mean / np.linalg.norm(mean)
 
 
-class StaticEmbeddings(Embeddings):
+class StaticEmbeddings(_HereEmbeddings):
     """Vectors of length 1, each the mean of a text's token vectors; a blank text has the zero vector.
 
     Args:
@@ -111,18 +109,10 @@ class StaticEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text."""
-        vectors = [[0.0] * self._size for _ in texts]
-        filled = [index for index, text in enumerate(texts) if text.strip()]
-        if filled:
-            # A blank text has no length to divide by.
-            found = self._model.embed([texts[index] for index in filled], norm=True).tolist()
-            for index, vector in zip(filled, found, strict=True):
-                vectors[index] = vector
-        return vectors
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text."""
-        return self.embed_documents([text])[0]
+        # A blank text has no length to divide by.
+        filled = [text for text in texts if text.strip()]
+        vectors = iter(self._model.embed(filled, norm=True).tolist() if filled else [])
+        return [next(vectors) if text.strip() else [0.0] * self._size for text in texts]
 
 
 @lru_cache(maxsize=1)
@@ -162,30 +152,19 @@ def _static() -> StaticEmbeddings:
         ) from None
     finally:
         # Importing it sets up logging for the whole program, which is the program's own business.
-        _restore(root, handlers, level)
+        root.handlers[:] = handlers
+        root.setLevel(level)
     # The weights are in the wheel; without this it would look for them online.
     here = Path(wordllama.__file__).parent
     check_weights(here / "weights/l2_supercat_256.safetensors", _STATIC_SHA256, "install wordllama again")
     return StaticEmbeddings(wordllama.WordLlama.load(cache_dir=here, disable_download=True))
 
 
-def _restore(root: logging.Logger, handlers: Sequence[logging.Handler], level: int) -> None:
-    for handler in list(root.handlers):
-        if handler not in handlers:
-            root.removeHandler(handler)
-    root.setLevel(level)
-
-
 def _openai(name: str) -> Embeddings:
     from langchain_openai import OpenAIEmbeddings
 
-    from .openai_chat import shared_clients
-    from .server_replies import check_key
+    from .openai_chat import openai_clients
 
-    if not os.environ.get("OPENAI_API_KEY"):
-        raise ValueError(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
-    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
-    # With a proxy of its own, it builds its own clients and refuses others.
-    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
+    clients = openai_clients(f"embeddings 'openai:{name}' need a key in OPENAI_API_KEY")
     # Counting tokens before each call would fetch a tokenizer; passages are far shorter than the limit.
     return OpenAIEmbeddings(model=name, check_embedding_ctx_length=False, **clients)

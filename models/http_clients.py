@@ -22,6 +22,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx2
+import openai
 
 from .server_replies import MOST_SHOWN, broken, no_stream, sent_key, without_key
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from types import TracebackType
 
-__all__ = ["Route", "Wait", "async_client", "heed_waits", "sync_client"]
+__all__ = ["Route", "Wait", "async_client", "sync_client"]
 
 
 Route = Literal["default", "direct"]
@@ -43,34 +44,13 @@ _OF_PLAIN_REQUESTS = {"content", "headers", "timeout"}
 @cache
 def sync_client(route: Route = "default") -> httpx2.Client:
     """Return the process's one blocking HTTP client, safe to use from any thread; closed at exit."""
-    import openai
-
-    class SharedClient(openai.DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
-        """A client that no single user of it can close, and whose refusals do not repeat the key."""
-
-        def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-            wait = Wait(request)
-            with wait:
-                response: httpx2.Response = super().send(request, **kwargs)
-                if response.is_error:
-                    response.read()
-                    return without_key(response)
-                if kwargs.get("stream") and no_stream(response):
-                    response.read()
-                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
-            if kwargs.get("stream"):
-                response.stream = wait.over(response.stream)
-            return response
-
-        def close(self) -> None:
-            # The OpenAI SDK closes the client it was given when it is closed itself; this one is everybody's.
-            return
-
-        def close_at_exit(self) -> None:
-            super().close()
-
-    client = SharedClient(trust_env=route == "default")
-    heed_waits(client)
+    client = _SharedClient(trust_env=route == "default")
+    # Nothing can interrupt a thread that reads, so each read is given what is left of the wait around it. The
+    # transports have no option for that; those of async clients need none.
+    for transport in [client._transport, *client._mounts.values()]:
+        if transport is not None:
+            pool = transport._pool  # type: ignore[attr-defined]
+            pool._network_backend = _Heeding(pool._network_backend)
     atexit.register(client.close_at_exit)
     return client
 
@@ -78,90 +58,114 @@ def sync_client(route: Route = "default") -> httpx2.Client:
 @cache
 def async_client(route: Route = "default") -> httpx2.AsyncClient:
     """Return the process's one async HTTP client (aiohttp underneath), safe to use from any number of event loops."""
-    return _per_loop_client(trust_env=route == "default")
+    return _PerLoopClient(trust_env=route == "default")
 
 
-def _per_loop_client(*, trust_env: bool) -> httpx2.AsyncClient:
-    import openai
+class _SharedClient(openai.DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
+    """A client that no single user of it can close, and whose refusals do not repeat the key."""
 
-    parsed_url = lru_cache(maxsize=256)(httpx2.URL)
+    def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+        wait = Wait(request)
+        with wait:
+            response: httpx2.Response = super().send(request, **kwargs)
+            if response.is_error or no_stream(response):
+                response.read()
+        return _received(response, wait, streamed=kwargs.get("stream", False))
 
-    class PerLoopClient(openai.DefaultAioHttpClient):  # type: ignore[misc, valid-type, unused-ignore]
-        """Builds requests itself and sends each through the client of the running loop."""
+    def close(self) -> None:
+        # The OpenAI SDK closes the client it was given when it is closed itself; this one is everybody's.
+        return
 
-        def __init__(self) -> None:
-            super().__init__(trust_env=trust_env)
-            self._by_loop: dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, AsyncGenerator[None]]] = {}
-            self._lock = threading.Lock()
-            self._own_headers = [(name.lower(), value) for name, value in self.headers.items()]
-            atexit.register(self._close_leftovers)
+    def close_at_exit(self) -> None:
+        super().close()
 
-        def build_request(self, method: str, url: Any, **given: Any) -> httpx2.Request:
-            content, headers, timeout = given.get("content"), given.get("headers"), given.get("timeout")
-            others = any(given[name] is not None for name in given.keys() - _OF_PLAIN_REQUESTS)
-            if others or content is None or timeout is None or not isinstance(headers, list):
-                return super().build_request(method, url, **given)
-            named = {name.lower() for name, _ in headers}
-            headers = headers + [(name, value) for name, value in self._own_headers if name not in named]
-            extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
-            return httpx2.Request(method, parsed_url(url), content=content, headers=headers, extensions=extensions)
 
-        async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
-            client, wait = await self._of_this_loop(), Wait(request)
-            async with wait:
-                response = await client.send(request, **kwargs)
-                if response.is_error:
-                    await response.aread()
-                    return without_key(response)
-                if kwargs.get("stream") and no_stream(response):
-                    await response.aread()
-                    raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
-            if kwargs.get("stream"):
-                response.stream = wait.over(response.stream)
-            return response
+_parsed_url = lru_cache(maxsize=256)(httpx2.URL)
 
-        async def aclose(self) -> None:
-            # As above.
-            return
 
-        async def _of_this_loop(self) -> httpx2.AsyncClient:
-            loop = asyncio.get_running_loop()
+class _PerLoopClient(openai.DefaultAioHttpClient):  # type: ignore[misc, valid-type, unused-ignore]
+    """Builds requests itself and sends each through the client of the running loop."""
+
+    def __init__(self, *, trust_env: bool) -> None:
+        super().__init__(trust_env=trust_env)
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, AsyncGenerator[None]]] = {}
+        self._lock = threading.Lock()
+        self._own_headers = [(name.lower(), value) for name, value in self.headers.items()]
+        atexit.register(self._close_leftovers)
+
+    def build_request(self, method: str, url: Any, **given: Any) -> httpx2.Request:
+        content, headers, timeout = given.get("content"), given.get("headers"), given.get("timeout")
+        others = any(given[name] is not None for name in given.keys() - _OF_PLAIN_REQUESTS)
+        if others or content is None or timeout is None or not isinstance(headers, list):
+            return super().build_request(method, url, **given)
+        named = {name.lower() for name, _ in headers}
+        headers = headers + [(name, value) for name, value in self._own_headers if name not in named]
+        extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
+        return httpx2.Request(method, _parsed_url(url), content=content, headers=headers, extensions=extensions)
+
+    async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
+        client, wait = await self._of_this_loop(), Wait(request)
+        async with wait:
+            response = await client.send(request, **kwargs)
+            if response.is_error or no_stream(response):
+                await response.aread()
+        return _received(response, wait, streamed=kwargs.get("stream", False))
+
+    async def aclose(self) -> None:
+        # As above.
+        return
+
+    async def _of_this_loop(self) -> httpx2.AsyncClient:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop in self._by_loop:
+                return self._by_loop[loop][0]
+            for dead in [other for other in self._by_loop if other.is_closed()]:
+                _drop(self._by_loop.pop(dead)[0])
+            client = openai.DefaultAioHttpClient(trust_env=self.trust_env)
+            closer = self._close_with_loop(loop, client)
+            self._by_loop[loop] = (client, closer)
+        # A started generator is closed by `loop.shutdown_asyncgens()`, which asyncio.run, pytest and uvicorn all
+        # call while the loop still works: the only hook on "this loop is about to end" that asyncio offers.
+        await anext(closer)
+        return client
+
+    async def _close_with_loop(
+        self, loop: asyncio.AbstractEventLoop, client: httpx2.AsyncClient
+    ) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
             with self._lock:
-                if loop in self._by_loop:
-                    return self._by_loop[loop][0]
-                for dead in [other for other in self._by_loop if other.is_closed()]:
-                    _drop(self._by_loop.pop(dead)[0])
-                client = openai.DefaultAioHttpClient(trust_env=trust_env)
-                closer = self._close_with_loop(loop, client)
-                self._by_loop[loop] = (client, closer)
-            # A started generator is closed by `loop.shutdown_asyncgens()`, which asyncio.run, pytest and uvicorn all
-            # call while the loop still works: the only hook on "this loop is about to end" that asyncio offers.
-            await anext(closer)
-            return client
+                self._by_loop.pop(loop, None)
+            await client.aclose()
 
-        async def _close_with_loop(
-            self, loop: asyncio.AbstractEventLoop, client: httpx2.AsyncClient
-        ) -> AsyncGenerator[None]:
-            try:
-                yield
-            finally:
-                with self._lock:
-                    self._by_loop.pop(loop, None)
-                await client.aclose()
+    def _close_leftovers(self) -> None:
+        for loop, (client, closer) in list(self._by_loop.items()):
+            # At exit nobody is left to hear of it.
+            with contextlib.suppress(Exception):
+                if loop.is_closed():
+                    _drop(client)
+                elif loop.is_running():
+                    asyncio.run_coroutine_threadsafe(_closed(closer), loop).result(_CLOSE_TIMEOUT_S)
+                else:
+                    loop.run_until_complete(_closed(closer))
+        self._by_loop.clear()
 
-        def _close_leftovers(self) -> None:
-            for loop, (client, closer) in list(self._by_loop.items()):
-                # At exit nobody is left to hear of it.
-                with contextlib.suppress(Exception):
-                    if loop.is_closed():
-                        _drop(client)
-                    elif loop.is_running():
-                        asyncio.run_coroutine_threadsafe(_closed(closer), loop).result(_CLOSE_TIMEOUT_S)
-                    else:
-                        loop.run_until_complete(_closed(closer))
-            self._by_loop.clear()
 
-    return PerLoopClient()
+def _received(response: httpx2.Response, wait: Wait, *, streamed: bool) -> httpx2.Response:
+    """Return a response as a caller may have it: a refusal without the key, and a stream that keeps to `wait`.
+
+    Raises:
+        BrokenReplyError: A stream was asked for, and something else came.
+    """
+    if response.is_error:
+        return without_key(response)
+    if streamed and no_stream(response):
+        raise broken(f"it is no stream but {response.text[:MOST_SHOWN]!r}", key=sent_key(response))
+    if streamed:
+        response.stream = _Streamed(response.stream, wait)
+    return response
 
 
 async def _closed(closer: AsyncGenerator[None]) -> None:
@@ -228,10 +232,6 @@ class Wait:
     def _over(self) -> httpx2.ReadTimeout:
         return httpx2.ReadTimeout("the reply took too long", request=self._request)
 
-    def over(self, stream: Any) -> Any:
-        """Return the body of a streamed reply, for whose parts the rest of the time may be waited."""
-        return _Streamed(stream, self)
-
 
 _UNTIL: ContextVar[float | None] = ContextVar("redraft_waiting_until", default=None)
 """Monotonic time at which the call at hand has waited long enough."""
@@ -289,20 +289,8 @@ class _Streamed(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def heed_waits(client: httpx2.Client) -> None:
-    """Let a blocking client's connections wait no longer than the `Wait` around them says.
-
-    Nothing can interrupt a thread that reads, so each read is given what is left. The transports have no option for
-    that; those of async clients need none.
-    """
-    for transport in [client._transport, *client._mounts.values()]:
-        if transport is not None:
-            pool = transport._pool  # type: ignore[attr-defined]
-            pool._network_backend = _Backend(pool._network_backend)
-
-
-class _Backend:
-    """Opens connections that heed the wait."""
+class _Heeding:
+    """A network backend, and the connections that it opens, whose steps heed the wait."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -310,26 +298,17 @@ class _Backend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def connect_tcp(self, *args: Any, timeout: float | None = None, **given: Any) -> _Connection:
-        return _Connection(self._inner.connect_tcp(*args, timeout=_within(timeout), **given))
-
-
-class _Connection:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def connect_tcp(self, *args: Any, timeout: float | None = None, **options: Any) -> _Heeding:
+        return _Heeding(self._inner.connect_tcp(*args, timeout=_within(timeout), **options))
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found: bytes = self._inner.read(max_bytes, _within(timeout))
-        return found
+        return self._inner.read(max_bytes, _within(timeout))  # type: ignore[no-any-return]
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._inner.write(buffer, _within(timeout))
 
-    def start_tls(self, *args: Any, timeout: float | None = None, **given: Any) -> _Connection:
-        return _Connection(self._inner.start_tls(*args, timeout=_within(timeout), **given))
+    def start_tls(self, *args: Any, timeout: float | None = None, **options: Any) -> _Heeding:
+        return _Heeding(self._inner.start_tls(*args, timeout=_within(timeout), **options))
 
 
 def _within(timeout: float | None) -> float | None:

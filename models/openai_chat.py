@@ -4,7 +4,7 @@
 (`WholeChat`): a stream that ends in the middle would pass for a whole reply; a page of HTML, cut JSON or a completion
 without a choice comes out as an `IndexError`, a `JSONDecodeError` or an `AttributeError`; and a connection that was
 reset is a "Connection error." like any other. It sends other servers no control tokens (`ServedChat`). And where it is
-awaited it takes a short way through OpenAI's SDK (`PlainCompletions`).
+awaited it takes a short way through OpenAI's SDK (`plain_completions`).
 """
 
 from __future__ import annotations
@@ -31,46 +31,22 @@ if TYPE_CHECKING:
 
     from .http_clients import Route
 
-__all__ = [
-    "PlainCompletions",
-    "ServedChat",
-    "WholeChat",
-    "openai_model",
-    "served_model",
-    "shared_clients",
-]
+__all__ = ["ServedChat", "WholeChat", "openai_clients", "openai_model", "plain_completions", "served_model"]
 
 
-def openai_model(
-    name: str,
-    *,
-    temperature: float | None,
-    max_output_tokens: int | None,
-    seed: int | None,
-    max_retries: int,
-    timeout_s: float,
-) -> ChatOpenAI:
+def openai_model(name: str, *, max_output_tokens: int | None, **settings: Any) -> ChatOpenAI:
     """Return OpenAI's own model `name`, with the key in OPENAI_API_KEY.
 
     Raises:
         ValueError: The key is missing.
     """
-    if not os.environ.get("OPENAI_API_KEY"):
-        raise ValueError(
-            f"model 'openai:{name}' needs a key in the environment variable OPENAI_API_KEY; "
-            "without one, use the embedded model: 'local'"
-        )
-    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
-    limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
-    # With a proxy of its own, ChatOpenAI builds its own clients and refuses others.
-    clients = {} if os.environ.get("OPENAI_PROXY") else shared_clients("default")
-    model = WholeChat(
-        model=name,
-        **clients,
-        **limit,
-        **_common(temperature, seed, max_retries, timeout_s),
+    clients = openai_clients(
+        f"model 'openai:{name}' needs a key in the environment variable OPENAI_API_KEY; "
+        "without one, use the embedded model: 'local'"
     )
-    model.async_client = PlainCompletions(model.root_async_client)
+    limit: dict[str, Any] = {} if max_output_tokens is None else {"max_tokens": max_output_tokens}
+    model = WholeChat(model=name, **clients, **limit, **_common(**settings))
+    model.async_client = plain_completions(model.root_async_client)
     return model
 
 
@@ -81,11 +57,8 @@ def served_model(
     *,
     route: Route,
     control_tokens: tuple[str, ...] = (),
-    temperature: float | None,
     max_output_tokens: int | None,
-    seed: int | None,
-    max_retries: int,
-    timeout_s: float,
+    **settings: Any,
 ) -> ChatOpenAI:
     """Return the model `name` of the server at `base_url`, which is sent `api_key` and nothing else about who asks.
 
@@ -100,24 +73,36 @@ def served_model(
         openai_proxy=None,
         use_responses_api=False,
         **body,
-        **shared_clients(route),
-        **_common(temperature, seed, max_retries, timeout_s),
+        **_shared_clients(route),
+        **_common(**settings),
     )
     model._control = control_pattern(control_tokens)
     # The SDK reads these from OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS: OpenAI's business only.
     for client in (model.root_client, model.root_async_client):
         client.organization = client.project = None
         client._custom_headers = {}
-    model.async_client = PlainCompletions(model.root_async_client)
+    model.async_client = plain_completions(model.root_async_client)
     return model
 
 
-def shared_clients(route: Route) -> dict[str, Any]:
-    """Return the HTTP clients of this process, as LangChain's OpenAI classes take them."""
+def openai_clients(without_key: str) -> dict[str, Any]:
+    """Return the HTTP clients for OpenAI itself, as LangChain's classes take them.
+
+    Raises:
+        ValueError: There is no key in OPENAI_API_KEY, as `without_key` says, or none that can be sent.
+    """
+    if not os.environ.get("OPENAI_API_KEY"):
+        raise ValueError(without_key)
+    check_key(os.environ["OPENAI_API_KEY"], name="OPENAI_API_KEY")
+    # With a proxy of its own, LangChain builds its own clients and refuses others.
+    return {} if os.environ.get("OPENAI_PROXY") else _shared_clients("default")
+
+
+def _shared_clients(route: Route) -> dict[str, Any]:
     return {"http_client": sync_client(route), "http_async_client": async_client(route)}
 
 
-def _common(temperature: float | None, seed: int | None, max_retries: int, timeout_s: float) -> dict[str, Any]:
+def _common(*, temperature: float | None, seed: int | None, max_retries: int, timeout_s: float) -> dict[str, Any]:
     settings = {"temperature": temperature, "seed": seed}
     return {
         **{name: value for name, value in settings.items() if value is not None},
@@ -164,11 +149,11 @@ class WholeChat(ChatOpenAI):
         return super()._create_chat_result(response, generation_info)
 
     def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *args: Any) -> ChatGenerationChunk | None:
-        found = super()._convert_chunk_to_generation_chunk(chunk, *args)
+        converted = super()._convert_chunk_to_generation_chunk(chunk, *args)
         choices = chunk.get("choices") or (chunk.get("chunk") or {}).get("choices") or [{}]
-        if found is not None and (refusal := (choices[0].get("delta") or {}).get("refusal")):
-            found.message.additional_kwargs["refusal"] = refusal  # as in a reply that is not streamed
-        return found
+        if converted is not None and (refusal := (choices[0].get("delta") or {}).get("refusal")):
+            converted.message.additional_kwargs["refusal"] = refusal  # as in a reply that is not streamed
+        return converted
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -176,7 +161,7 @@ class WholeChat(ChatOpenAI):
         try:
             yield
         except openai.APIConnectionError as error:
-            error.message = _timed_out(error) if isinstance(error, openai.APITimeoutError) else _disconnected(error)
+            error.message = _failed_connection(error)
             # `str(error)` reads the arguments, not the message.
             error.args = (error.message,)
             raise
@@ -184,10 +169,8 @@ class WholeChat(ChatOpenAI):
             raise
         except Exception as error:
             response = getattr(error, "response", None)  # LangChain's note, where it could not make out what came
-            if response is not None:
-                fault = fault_in_body(response)
-            else:
-                fault = "its JSON can't be read" if isinstance(error, json.JSONDecodeError) else None
+            unreadable = "its JSON can't be read" if isinstance(error, json.JSONDecodeError) else None
+            fault = unreadable if response is None else fault_in_body(response)
             if fault is None:
                 raise
             raise self._broken(fault) from error
@@ -200,23 +183,17 @@ class WholeChat(ChatOpenAI):
 CUT = "The server's stream ended before the reply did: nothing said that it was whole"
 
 
-def _timed_out(error: openai.APIConnectionError) -> str:
-    limit_s = error.request.extensions.get("timeout", {}).get("read")
-    within = "" if limit_s is None else f" within {limit_s:g} s"
-    return f"Request timed out: no whole reply{within}{_attempts(error)}"
-
-
-def _disconnected(error: openai.APIConnectionError) -> str:
+def _failed_connection(error: openai.APIConnectionError) -> str:
+    """Return what went wrong with a connection, and how often it was tried."""
+    retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
+    attempts = f" (attempt {retries + 1}, the last one)" if retries else ""
+    if isinstance(error, openai.APITimeoutError):
+        limit_s = error.request.extensions.get("timeout", {}).get("read")
+        return f"Request timed out: no whole reply{'' if limit_s is None else f' within {limit_s:g} s'}{attempts}"
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, httpx2.RequestError):
         cause = cause.__cause__
-    why = f": {cause}" if cause is not None and str(cause) else ""
-    return f"Connection error{why}{_attempts(error)}"
-
-
-def _attempts(error: openai.APIConnectionError) -> str:
-    retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
-    return f" (attempt {retries + 1}, the last one)" if retries else ""
+    return f"Connection error{f': {cause}' if cause is not None and str(cause) else ''}{attempts}"
 
 
 def _ends(chunk: ChatGenerationChunk) -> bool:
@@ -235,8 +212,8 @@ class ServedChat(WholeChat):
         return {**payload, "messages": without_control_tokens(payload["messages"], self._control)}
 
 
-class PlainCompletions:
-    """Plain chat completions by a short way through OpenAI's SDK: half the CPU of a call.
+def plain_completions(client: openai.AsyncOpenAI) -> Any:
+    """Return plain chat completions by a short way through OpenAI's SDK: half the CPU of a call.
 
     `ChatOpenAI` asks with `client.chat.completions`, which walks through the types of every message before a request,
     and builds typed objects from every reply that `ChatOpenAI` then turns into dicts again. Put in its place as
@@ -244,60 +221,44 @@ class PlainCompletions:
     connections, and reads the reply as the dict that it is. Whatever is not plain text in and out (tools, a refusal,
     structured output, streams, headers of one's own) goes the SDK's usual way.
     """
+    usual = client.chat.completions
 
-    def __init__(self, client: openai.AsyncOpenAI) -> None:
-        self._usual = client.chat.completions
-        self.with_raw_response = _RawCompletions(client)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._usual, name)
-
-
-class _RawCompletions:
-    def __init__(self, client: openai.AsyncOpenAI) -> None:
-        self._client = client
-        self._usual = client.chat.completions.with_raw_response
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._usual, name)
-
-    async def create(self, **payload: Any) -> Any:
-        """Send the request; what comes back has `headers`, and the reply in `parse()`.
-
-        Raises:
-            openai.OpenAIError: As the SDK raises it, after its retries.
-        """
-        if payload.get("stream") or not _PLAIN.issuperset(payload) or not _said(payload["messages"]):
-            return await self._usual.create(**payload)
-        body = {**payload, **(payload.pop("extra_body", None) or {})}
-        body.pop("extra_body", None)
-        raw = await self._client.post(
+    async def create(**payload: Any) -> Any:
+        texts_only = all(isinstance(m.get("content"), str) and "tool_calls" not in m for m in payload["messages"])
+        if payload.get("stream") or not _PLAIN.issuperset(payload) or not texts_only:
+            return await usual.with_raw_response.create(**payload)
+        extra_body = payload.pop("extra_body", None) or {}
+        raw: Any = await client.post(
             "/chat/completions",
             cast_to=object,
-            body=body,
+            body={**payload, **extra_body},
             # The SDK's own mark of a call that wants the response with its headers.
             options={"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}},
         )
-        return _RawReply(raw)
+        return _Instead(raw, parse=lambda: _parsed(raw))
+
+    return _Instead(usual, with_raw_response=_Instead(usual.with_raw_response, create=create))
 
 
-class _RawReply:
-    """A reply that is read as a dict where it is plain."""
+class _Instead:
+    """An object with some attributes of its own, and else those of another."""
 
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
+    def __init__(self, usual: Any, **own: Any) -> None:
+        self._usual = usual
+        vars(self).update(own)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._raw, name)
+        return getattr(self._usual, name)
 
-    def parse(self) -> Any:
-        """Return the reply; as the SDK's typed object where a dict would lose something."""
-        reply = self._raw.parse()
-        if _is_plain(reply):
-            return {"system_fingerprint": None, **reply}  # else it is "" where none was sent
-        from openai.types.chat import ChatCompletion
 
-        return self._raw.parse(to=ChatCompletion)
+def _parsed(raw: Any) -> Any:
+    """Return a reply as a dict, or as the SDK's typed object where a dict would lose something."""
+    reply = raw.parse()
+    if _is_plain(reply):
+        return {"system_fingerprint": None, **reply}  # else it is "" where none was sent
+    from openai.types.chat import ChatCompletion
+
+    return raw.parse(to=ChatCompletion)
 
 
 _PLAIN = frozenset(
@@ -310,11 +271,6 @@ _PLAIN = frozenset(
 
 _SPEAKING = frozenset(["role", "content", "refusal", "annotations"])
 """What a message that only says something may have; `None` and empty values beside it do no harm."""
-
-
-def _said(messages: Any) -> bool:
-    """Return whether the messages hold texts only."""
-    return all(isinstance(message.get("content"), str) and "tool_calls" not in message for message in messages)
 
 
 def _is_plain(reply: Any) -> bool:

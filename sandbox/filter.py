@@ -19,9 +19,9 @@ COMPUTE = (  # noqa: SIM905  one name a line would hide the list
 
 READ_FILES = (  # noqa: SIM905
     "fstat newfstatat fstatat64 stat lstat statx readlink readlinkat access faccessat faccessat2 getdents64 "
-    "getcwd pread64"
+    "getcwd pread64 mmap mprotect"
 ).split()
-"""Looking at files; only for a process that already sees none but the standard library."""
+"""Looking at files and executing them; only for a process that already sees none but the standard library."""
 
 THREADS = ["set_robust_list", "rseq", "set_tid_address", "arch_prctl"]
 """How a program begins, and a thread of it."""
@@ -64,7 +64,7 @@ def seccomp_filter(*, files: bool, program: int | None = None) -> bytes:
     def unset(position: int, bits: int) -> Any:
         return pyseccomp.Arg(position, pyseccomp.MASKED_EQ, bits, 0)
 
-    for name in COMPUTE:
+    for name in (*COMPUTE, *(READ_FILES if files else ()), *(THREADS if program is not None else ())):
         allow(name)
     for command in FCNTL_READS:
         allow("fcntl", pyseccomp.Arg(1, pyseccomp.EQ, command))
@@ -73,16 +73,12 @@ def seccomp_filter(*, files: bool, program: int | None = None) -> bytes:
     allow("sched_getaffinity", pyseccomp.Arg(0, pyseccomp.EQ, 0))
     allow("prlimit64", pyseccomp.Arg(0, pyseccomp.EQ, 0), pyseccomp.Arg(2, pyseccomp.EQ, 0))
     if files:
-        for name in (*READ_FILES, "mmap", "mprotect"):
-            allow(name)
         allow("openat", unset(2, READ_ONLY_FLAGS & ~os.O_DIRECTORY))
         allow("open", unset(1, READ_ONLY_FLAGS & ~os.O_DIRECTORY))
     else:
         allow("mmap", unset(2, PROT_EXEC))
         allow("mprotect", unset(2, PROT_EXEC))
     if program is not None:
-        for name in THREADS:
-            allow(name)
         allow("clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, CLONE_THREAD))
         rules.add_rule(
             pyseccomp.ERRNO(errno.ENOSYS), "clone3"

@@ -33,7 +33,8 @@ def read_json(text: str) -> Any:
         depth += (first in "[{") - (first in "]}")
         if number >= MAX_TOKENS or depth > MAX_DEPTH:
             raise ValueError("the reply is too much to read")
-    return json.loads(text)
+    # Half a surrogate pair can only come as an escape, and is one character once it is read.
+    return json.loads(writable(json.dumps(json.loads(text), ensure_ascii=False)))
 
 
 def read_value(text: str) -> tuple[Any, str | None]:
@@ -48,7 +49,7 @@ def read_value(text: str) -> tuple[Any, str | None]:
     note = reply.get("unplain")
     if note is not None and not isinstance(note, str):
         raise ValueError(TAMPERED)
-    return _written(reply["value"]), None if note is None else f"the value is not plain data: {writable(note[:200])}"
+    return reply["value"], None if note is None else f"the value is not plain data: {note[:200]}"
 
 
 def read_words(data: bytes) -> dict[str, str]:
@@ -60,19 +61,9 @@ def read_words(data: bytes) -> dict[str, str]:
     words = read_json(data.decode()) if len(data) <= WORDS_BYTES else None
     if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
         raise ValueError(TAMPERED)
-    return {key: writable(word) for key, word in words.items()}
+    return words
 
 
 def writable(text: str) -> str:
     """`text` as UTF-8 can hold it: half a surrogate pair, which no file or database takes, becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, str):
-        return writable(value)
-    if isinstance(value, list):
-        return [_written(item) for item in value]
-    if isinstance(value, dict):
-        return {writable(key): _written(item) for key, item in value.items()}
-    return value

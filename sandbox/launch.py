@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .filter import seccomp_filter
-from .interpreter import Interpreter, host_interpreter
-from .limits import Limits
+from .result import Limits
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ __all__ = ["Native", "missing", "names_module", "start"]
 
 Native = Literal["bubblewrap", "seccomp"]
 
+PYTHON = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+"""The real binary of the interpreter that runs us, also in a virtual environment."""
 NOBODY = 65534
 """Whom a child becomes where we are root, who is above most limits."""
 PREFIX = "/python"
@@ -50,6 +54,26 @@ ON_DEMAND = (  # noqa: SIM905
 MISSING_BWRAP = "bubblewrap needs the program bwrap (Debian: apt install bubblewrap)"
 MISSING_SECCOMP = "seccomp needs pip install 'redraft[sandbox]' and libseccomp (Debian: apt install libseccomp2)"
 
+PROBE = """
+import ctypes, json, sys
+for name in ("array binascii bz2 cmath datetime decimal hashlib json lzma math random sqlite3 ssl "
+             "statistics struct unicodedata uuid zlib zoneinfo").split():
+    try:
+        __import__(name)
+    except ImportError:
+        pass
+class Info(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+names = []
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Info), ctypes.c_size_t, ctypes.c_void_p)
+def note(info, size, data):
+    names.append((info.contents.name or b"").decode())
+    return 0
+ctypes.CDLL(None).dl_iterate_phdr(CALLBACK(note), None)
+print(json.dumps(names))
+"""
+"""Asks the loader under which names it found the shared libraries; ELF headers alone do not say where they are."""
+
 
 def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
     """A child of `layer` on its way to being locked; `code` is only read for the modules it names.
@@ -57,21 +81,15 @@ def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
     Raises:
         OSError, ImportError, subprocess.SubprocessError: this machine can't start one.
     """
-    interpreter = host_interpreter()
-    if layer == "bubblewrap":
-        argv, modules = bubblewrap(interpreter), []
-    else:
-        argv, modules = (
-            [str(interpreter.executable)],
-            [*PRELOADED, *(name for name in imported(code) if name in ON_DEMAND)],
-        )
+    files = layer == "bubblewrap"
     config: dict[str, Any] = {
-        "bpf": seccomp_filter(files=layer == "bubblewrap"),
-        "modules": modules,
+        "bpf": seccomp_filter(files=files),
+        "modules": [] if files else [*PRELOADED, *(name for name in imported(code) if name in ON_DEMAND)],
         "main": main,
         "rlimits": rlimits(limits),
         "user": NOBODY,
     }
+    argv = bubblewrap() if files else [str(PYTHON)]
     return Worker([*argv, *BARE], config, max_output=limits.max_output)
 
 
@@ -102,28 +120,37 @@ def names_module(code: str, message: str) -> bool:
 
 
 @functools.cache
-def bubblewrap(interpreter: Interpreter) -> Sequence[str]:
+def bubblewrap() -> Sequence[str]:
     """The command line that shows a child its interpreter, the standard library and nothing else.
 
     Raises:
         FileNotFoundError: there is no bwrap.
+        OSError, subprocess.SubprocessError: the interpreter could not be started once to ask for its libraries.
     """
     if not (bwrap := shutil.which("bwrap")):
         raise FileNotFoundError(MISSING_BWRAP)
-    stdlib = f"{PREFIX}/{interpreter.stdlib_name}"
-    command = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    command += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"]
-    command += ["--ro-bind", str(interpreter.executable), f"{PREFIX}/bin/python3"]
-    command += ["--ro-bind", str(interpreter.stdlib), stdlib]
+    # May hold a `site-packages`, which is not part of the standard library.
+    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    probe = subprocess.run(  # noqa: S603  our own words, to our own interpreter
+        [PYTHON, "-I", "-S", "-c", PROBE], env={}, capture_output=True, check=True, timeout=30
+    )
+    libraries = [path for name in json.loads(probe.stdout) if (path := Path(name)).is_absolute()]
+    libraries = [path for path in libraries if stdlib not in path.parents]
+    shown = f"{PREFIX}/{sys.platlibdir}/{stdlib.name}"
+    command = [
+        *(bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+        *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
+        *("--ro-bind", str(PYTHON), f"{PREFIX}/bin/python3"),
+        *("--ro-bind", str(stdlib), shown),
+    ]
     for packages in ("site-packages", "dist-packages"):
-        if (interpreter.stdlib / packages).is_dir():
-            command += ["--tmpfs", f"{stdlib}/{packages}", "--remount-ro", f"{stdlib}/{packages}"]
-    for library in interpreter.libraries:
+        if (stdlib / packages).is_dir():
+            command += ["--tmpfs", f"{shown}/{packages}", "--remount-ro", f"{shown}/{packages}"]
+    for library in libraries:
         command += ["--ro-bind", str(library.resolve()), str(library)]
-    folders = dict.fromkeys(str(library.parent) for library in interpreter.libraries)
+    folders = dict.fromkeys(str(library.parent) for library in libraries)
     command += ["--setenv", "LD_LIBRARY_PATH", ":".join(folders)] if folders else []
-    command += ["--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3"]
-    return tuple(command)
+    return (*command, "--remount-ro", "/", "--chdir", "/", f"{PREFIX}/bin/python3")
 
 
 @functools.cache

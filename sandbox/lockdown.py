@@ -61,16 +61,17 @@ def lock(
     for name, value in rlimits.items():
         resource.setrlimit(getattr(resource, name), (value, value))
     program = _Program(len(bpf) // 8, bpf)
-    options: list[tuple[Any, ...]] = [(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)]
-    options += [] if orphaned else [(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)]
-    options += [(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)] if bpf else []
+    options: list[tuple[Any, ...]] = [
+        (PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        *([] if orphaned else [(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)]),
+        *([(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)] if bpf else []),
+    ]
     for option in options:
         if libc.prctl(*option) != 0:
             raise OSError(ctypes.get_errno(), f"prctl {option[0]} was refused")
-    if not bpf:
-        return
-    try:
-        os.getpgid(0)  # harmless, and not on the list: proof that the filter is in force
-    except PermissionError:
-        return
-    raise OSError("the seccomp filter is not in force")
+    if bpf:
+        try:
+            os.getpgid(0)  # harmless, and not on the list: proof that the filter is in force
+        except PermissionError:
+            return
+        raise OSError("the seccomp filter is not in force")

@@ -17,7 +17,7 @@ from .worker import StoppedError, Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .limits import Limits
+    from .result import Limits
 
 __all__ = ["NativeLayer"]
 
@@ -41,7 +41,7 @@ class NativeLayer:
             try:
                 reply = worker.ask("r", request, time.monotonic() + left_s)
                 if reply[:1] == b"x":
-                    return self._failure(worker, read_words(reply[1:]))
+                    return self._raised(worker, read_words(reply[1:]))
                 value, why = read_value(_body(reply, b"v").decode())
             except StoppedError as stopped:
                 return self._result(worker, stopped.status, str(stopped))
@@ -66,7 +66,7 @@ class NativeLayer:
             try:
                 reply = worker.ask("d", {"code": code, "names": list(names)}, deadline)
                 if reply[:1] == b"x":
-                    return self._failure(worker, read_words(reply[1:]), given=f"{helpers}\n{tests}")
+                    return self._raised(worker, read_words(reply[1:]), given=f"{helpers}\n{tests}")
                 if _body(reply, b"d") != b"true":
                     return self._result(worker, "failed", f"NameError: the code does not define {' and '.join(names)}")
                 said, calls = self._of_tester(lambda: tester.ask("t", setup, deadline)), 0
@@ -86,17 +86,15 @@ class NativeLayer:
             if kind == b"c":
                 return self._result(worker, "failed", f"the tests made more than {MAX_CALLS} calls")
             if kind == b"u":
-                by_code = words.get("by") == "code"
                 error = f"only plain data can be checked: {words.get('message', '')[:300]}"
-                return self._result(worker, "unsupported", error, by_code=by_code)
-            return self._verdict(worker, words, f"{helpers}\n{tests}") if kind == b"x" else self._forged(worker)
+                return self._result(worker, "unsupported", error, by_code=words.get("by") == "code")
+            if kind == b"x":
+                return self._raised(worker, words, given=f"{helpers}\n{tests}")
+            return self._result(worker, "failed", TAMPERED)
 
     def _result(self, worker: Worker, status: Status, error: str | None, *, by_code: bool = False) -> SandboxResult:
         words = None if error is None else writable(error)
         return SandboxResult(status=status, stdout=worker.stdout, error=words, layer=self.name, by_code=by_code)
-
-    def _forged(self, worker: Worker) -> SandboxResult:
-        return self._result(worker, "failed", TAMPERED)
 
     def _of_tester(self, ask: Callable[[], bytes]) -> bytes:
         try:
@@ -104,25 +102,20 @@ class NativeLayer:
         except StoppedError as stopped:
             raise StoppedError(stopped.status, f"in the tests: {stopped}") from None
 
-    def _failure(self, worker: Worker, raised: dict[str, str], *, given: str = "") -> SandboxResult:
-        """Return the result of code that raised before it was called; a package that `given` names is not its fault."""
-        kind, message = raised["type"], raised["message"]
-        # It may well exist: no package is in here, under seccomp no file at all.
-        status: Status = {"MemoryError": "memory", "ModuleNotFoundError": "unsupported"}.get(kind, "failed")  # type: ignore[assignment]
-        error = f"{kind}: {message}\n{raised['trace']}".rstrip()[:4000]
-        by_code = status == "unsupported" and not names_module(given, message)
-        return self._result(worker, status, error, by_code=by_code)
-
-    def _verdict(self, worker: Worker, raised: dict[str, str], given: str) -> SandboxResult:
-        if raised["type"] == "ModuleNotFoundError":
-            by_code = raised["by"] == "code" and not names_module(given, raised["message"])
-            return self._result(worker, "unsupported", f"ModuleNotFoundError: {raised['message']}", by_code=by_code)
-        if raised["type"] == "NameError" and raised["where"]:
-            error = f"the tests need a name that neither they nor helpers define: {raised['message']}"
+    def _raised(self, worker: Worker, raised: dict[str, str], *, given: str = "") -> SandboxResult:
+        """Return the result of an exception of the code, or of its tests; a package that `given` names is no fault."""
+        kind, message, in_tests = raised["type"], raised["message"], "by" in raised
+        if in_tests and kind == "NameError" and raised["where"]:
+            error = f"the tests need a name that neither they nor helpers define: {message}"
             return self._result(worker, "unsupported", error)
-        last = f"\nlast call: {raised['last']}" if raised["last"] else ""
-        error = f"{raised['type']}: {raised['message']}\n{raised['trace']}".rstrip() + last
-        return self._result(worker, "failed", error[:4000])
+        status: Status = "memory" if kind == "MemoryError" and not in_tests else "failed"
+        by_code = False
+        if kind == "ModuleNotFoundError":  # it may well exist: no package is in here, under seccomp no file at all
+            status, by_code = "unsupported", raised.get("by", "code") == "code" and not names_module(given, message)
+        error = f"{kind}: {message}\n{raised['trace']}".rstrip()
+        if raised.get("last"):
+            error += f"\nlast call: {raised['last']}"
+        return self._result(worker, status, error[:4000], by_code=by_code)
 
 
 FORGED = (ValueError, KeyError, TypeError, RecursionError)

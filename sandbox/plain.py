@@ -110,15 +110,17 @@ def jsonable(tree: Any, depth: int = 0) -> Any:
         return tree
     tag, rest = (tree[0], tree[1:]) if tree else ("", [])
     items = rest[0] if len(rest) == 1 else None
-    if tag in ("list", "tuple", "set", "frozenset") and isinstance(items, list):
-        return [jsonable(item, depth + 1) for item in items]
-    if tag == "dict" and isinstance(items, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in items):
-        return {_key(pair[0], depth): jsonable(pair[1], depth + 1) for pair in items}
-    if tag == "int" and isinstance(items, str):
-        return int(items, 16) if len(items) <= JSON_DIGITS else items
-    if tag in ("bytes", "decimal") and isinstance(items, str):
-        return items
-    if tag == "complex" and len(rest) == 2 and isinstance(rest[0], float) and isinstance(rest[1], float):
+    if isinstance(items, list):
+        if tag in ("list", "tuple", "set", "frozenset"):
+            return [jsonable(item, depth + 1) for item in items]
+        if tag == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in items):
+            return {_key(pair[0], depth): jsonable(pair[1], depth + 1) for pair in items}
+    if isinstance(items, str):
+        if tag == "int":
+            return int(items, 16) if len(items) <= JSON_DIGITS else items
+        if tag in ("bytes", "decimal"):
+            return items
+    if tag == "complex" and [type(part) for part in rest] == [float, float]:
         return f"{rest[0]}{rest[1]:+}j"
     if tag == "fraction" and len(rest) == 2:
         return f"{jsonable(rest[0], MAX_DEPTH)}/{jsonable(rest[1], MAX_DEPTH)}"

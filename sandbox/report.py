@@ -23,37 +23,23 @@ def describe(error: BaseException, source: str) -> dict[str, Any]:
     except BaseException:
         message = ""
     family = [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
-    own = family[0] if family and hasattr(builtins, family[0]) else "Exception"
-    return {
-        "type": str(kind.__name__)[:100],
-        "builtin": own,
-        "message": message,
-        "trace": _trace(error, source),
-        "where": _innermost(error),
-    }
-
-
-def _frames(error: BaseException) -> list[tuple[str, int, str]]:
-    found = []
-    link = error.__traceback__
+    frames, link = [], error.__traceback__
     while link is not None:
         code = link.tb_frame.f_code
-        found.append((code.co_filename, link.tb_lineno, code.co_name[:100]))
+        frames.append((code.co_filename, link.tb_lineno, code.co_name[:100]))
         link = link.tb_next
-    return found
-
-
-def _innermost(error: BaseException) -> str:
-    frames = _frames(error)
-    return frames[-1][0] if frames and frames[-1][0] in (CODE, TESTS) else ""
-
-
-def _trace(error: BaseException, source: str) -> str:
-    lines = source.splitlines()
-    own = [(line, name) for file, line, name in _frames(error) if file in (CODE, TESTS)]
+    own = [(line, name) for file, line, name in frames if file in (CODE, TESTS)]
     if isinstance(error, SyntaxError) and error.lineno:
         own.append((error.lineno, "<module>"))
-    return "\n".join(
+    lines = source.splitlines()
+    trace = [
         f"  line {line}, in {name}: {lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ''}"
         for line, name in own[-LINES:]
-    )
+    ]
+    return {
+        "type": str(kind.__name__)[:100],
+        "builtin": family[0] if family and hasattr(builtins, family[0]) else "Exception",
+        "message": message,
+        "trace": "\n".join(trace),
+        "where": frames[-1][0] if frames and frames[-1][0] in (CODE, TESTS) else "",
+    }

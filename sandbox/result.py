@@ -1,15 +1,36 @@
-"""The result of one execution. Internal."""
+"""Resource limits and result of one execution. Internal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["SandboxResult", "SandboxUnavailableError", "Status"]
+__all__ = ["Limits", "SandboxResult", "SandboxUnavailableError", "Status"]
 
 Status = Literal["ok", "failed", "timeout", "memory", "output", "unsupported"]
 """`ok`: ran to its end, or passed its checks. `failed`: raised, crashed, left early or failed a check. `timeout`,
 `memory`, `output`: met that limit. `unsupported`: this sandbox could not tell, which says nothing about the code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one execution in one layer.
+
+    Raises:
+        ValueError: One of them makes no sense.
+    """
+
+    timeout_s: float
+    """Seconds, sleeping included."""
+    memory_mb: int
+    """Megabytes, at least 64; a CPython process needs about 30 of them for itself."""
+    max_output: int
+    """Characters the code may print."""
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if not self.timeout_s > 0 or self.memory_mb < 64 or self.max_output < 0:
+            raise ValueError(f"limits must be positive and memory_mb at least 64, not {self!r}")
 
 
 class SandboxUnavailableError(RuntimeError):

@@ -11,22 +11,18 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from .launch import missing, names_module
-from .limits import Limits
 from .monty import MontyLayer, monty_missing
 from .native import NativeLayer
 from .plain import pack
-from .result import SandboxResult, SandboxUnavailableError
+from .result import Limits, SandboxResult, SandboxUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["Layer", "Sandbox"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Layer = Literal["monty", "bubblewrap", "seccomp"]
 MONTY_SHARE = 0.1
@@ -87,16 +83,14 @@ class Sandbox:
         self._monty: MontyLayer | None = None
         self._native: NativeLayer | None = None
         for layer in layers:
-            if layer == "monty":
-                if reason := monty_missing():
-                    reasons.append(reason)
-                else:
-                    self._monty = MontyLayer(limits, parallel=parallel)
-            elif self._native is None:
-                if reason := missing(layer):
-                    reasons.append(reason)
-                else:
-                    self._native = NativeLayer(layer, limits)
+            if layer != "monty" and self._native is not None:
+                continue
+            if reason := monty_missing() if layer == "monty" else missing(layer):
+                reasons.append(reason)
+            elif layer == "monty":
+                self._monty = MontyLayer(limits, parallel=parallel)
+            else:
+                self._native = NativeLayer(layer, limits)
         self._reasons = "; ".join(reasons)
         if self._monty is None and self._native is None:
             raise SandboxUnavailableError(f"no sandbox can run here: {self._reasons}")
@@ -116,11 +110,10 @@ class Sandbox:
         Raises:
             TypeError: an input is not plain data, or its name is not an identifier.
         """
-        given = dict(inputs or {})
-        for name in given:
-            _identifier(name)
-        pack(given)
-        return self._decide(lambda layer, left_s: layer.run(code, given, left_s=left_s), quick=True)
+        variables = dict(inputs or {})
+        _check_names(variables)
+        pack(variables)
+        return self._decide(lambda layer, left_s: layer.run(code, variables, left_s=left_s), quick=True)
 
     def check(self, code: str, tests: str, entry_point: str | Sequence[str], *, helpers: str = "") -> SandboxResult:
         """Check `code` with `tests`; `ok` only if these ran to their end and called it at least once.
@@ -145,13 +138,10 @@ class Sandbox:
         names = [entry_point] if isinstance(entry_point, str) else list(entry_point)
         if not names:
             raise TypeError("a check needs an entry_point")
-        for name in names:
-            _identifier(name)
-
-        def execute(layer: MontyLayer | NativeLayer, left_s: float) -> SandboxResult:
-            return layer.check(code, tests, names=names, helpers=helpers, left_s=left_s)
-
-        return self._decide(execute, quick=False)
+        _check_names(names)
+        return self._decide(
+            lambda layer, left_s: layer.check(code, tests, names=names, helpers=helpers, left_s=left_s), quick=False
+        )
 
     async def arun(self, code: str, inputs: Mapping[str, Any] | None = None) -> SandboxResult:
         """As `run`, in a thread of the sandbox's own, of which there are `2 * parallel`; others wait without one.
@@ -170,7 +160,7 @@ class Sandbox:
         """Return True if `code` imports the module, or a part of the package, that an error says is not there."""
         return names_module(code, message)
 
-    async def _aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _aside(self, call: Callable[..., SandboxResult], *args: Any, **kwargs: Any) -> SandboxResult:
         run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 
@@ -199,6 +189,7 @@ class Sandbox:
         return dataclasses.replace(result, seconds=time.monotonic() - started)
 
 
-def _identifier(name: Any) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-        raise TypeError(f"not a name that Python code can use: {name!r}")
+def _check_names(names: Iterable[Any]) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+            raise TypeError(f"not a name that Python code can use: {name!r}")

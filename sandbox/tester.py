@@ -14,14 +14,15 @@ from .report import TESTS, describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .channel import Channel
+    from .child import Channel
 
 __all__ = ["run_tests"]
 
 
 def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Channel) -> tuple[str, Any]:
     """Run the helpers and the tests of `request`, and return the frame of their verdict."""
-    calls = Calls(channel)
+    calls = _Calls(channel)
+    verdict: tuple[str, Any] = ("p", request["nonce"])
     try:
         exec(compile(request["helpers"], "<helpers>", "exec"), namespace)  # noqa: S102
         for name in request["names"]:
@@ -32,20 +33,17 @@ def run_tests(request: dict[str, Any], namespace: dict[str, Any], channel: Chann
         if callable(check := namespace.get("check")) and "check" not in request["names"]:
             check(candidate)
     except BaseException as error:
-        if calls.untestable:
-            return "u", calls.untestable
         by = "code" if error is calls.raised else ""
-        return "x", {**describe(error, request["tests"]), "last": calls.last, "by": by}
-    return ("u", calls.untestable) if calls.untestable else ("p", request["nonce"])
+        verdict = "x", {**describe(error, request["tests"]), "last": calls.last, "by": by}
+    return ("u", calls.untestable) if calls.untestable else verdict
 
 
-class Calls:
+class _Calls:
     """Calls of the code under test, made by the tests and answered by the other process."""
 
     def __init__(self, channel: Channel) -> None:
-        """Send each call on `channel`."""
         self._channel = channel
-        self._objects: dict[int, RemoteObject] = {}
+        self._objects: dict[int, _RemoteObject] = {}
         self.last = ""
         self.untestable: dict[str, str] = {}
         """Why the tests can't tell, and by whose doing, `code` or `tests`."""
@@ -74,23 +72,17 @@ class Calls:
             self.untestable = {"message": f"an argument is {error}", "by": "tests"}
             raise
         self._channel.send("c", request)
-        value = self._answer(name, args)
-        if named:
-            self.last += f" returned {_shown(value)}"[:300]
-        return value
-
-    def _answer(self, name: str, args: tuple[Any, ...]) -> Any:
         raised: Exception | None = None
         value = None
         try:
             kind, reply = self._channel.receive()
             if kind == "v":
-                value, after = unpack(reply["value"]), unpack(reply["after"])
-                for before, now in zip(args, after, strict=True):
+                value = unpack(reply["value"])
+                for before, now in zip(args, unpack(reply["after"]), strict=True):
                     _become(before, now)
             elif kind == "x":
                 raised = _exception(reply["type"], reply["builtin"], reply["message"])
-                self.last += "" if name.startswith("@") else f" raised {reply['type']}"
+                self.last += f" raised {reply['type']}" if named else ""
             else:
                 self.untestable = {"message": f"{name} returned {'' + reply}", "by": "code"}
                 raised = TypeError(self.untestable["message"])
@@ -103,71 +95,63 @@ class Calls:
         if raised is not None:
             self.raised = raised
             raise raised
+        if named:
+            self.last += f" returned {_shown(value)}"[:300]
         return value
 
     def _keep(self, value: Any) -> list[Any]:
-        if type(value) is RemoteObject:
+        if type(value) is _RemoteObject:
             return ["object", value._number, ""]
         raise TypeError(type(value).__name__)
 
-    def _open(self, number: int, kind: str) -> RemoteObject:
+    def _open(self, number: int, kind: str) -> _RemoteObject:
         if number not in self._objects:
-            self._objects[number] = RemoteObject(self, int(number), "" + kind)
+            self._objects[number] = _RemoteObject(self, int(number), "" + kind)
         return self._objects[number]
 
 
-class RemoteObject:
+class _RemoteObject:
     """An object of the code, as the tests hold it: used by asking the other process, and equal to itself alone."""
 
     __slots__ = ("_calls", "_kind", "_number")
 
-    def __init__(self, calls: Calls, number: int, kind: str) -> None:
-        """Ask for what is done to it by `calls`."""
+    def __init__(self, calls: _Calls, number: int, kind: str) -> None:
         self._calls, self._number, self._kind = calls, number, kind
 
     def __getattr__(self, name: str) -> Any:
-        """Its attribute, of which those that Python itself uses are none."""
-        if name.startswith("__"):
+        if name.startswith("__"):  # what Python itself asks for
             raise AttributeError(f"{self._kind!r} object has no attribute {name!r}")
         return self._calls.make("@getattr", (self, name), {})
 
     def __bool__(self) -> bool:
-        """True where it counts as true."""
         return self._calls.make("@bool", (self,), {}) is True
 
     def __len__(self) -> int:
-        """Its length."""
         return int(self._calls.make("@len", (self,), {}))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of calling it."""
         return self._calls.make("@call", (self, *args), kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        """Its item."""
         return self._calls.make("@getitem", (self, key), {})
 
     def __iter__(self) -> Iterator[Any]:
-        """Its items, one after the other."""
         items = self._calls.make("@iter", (self,), {})
-        if type(items) is not RemoteObject:
+        if type(items) is not _RemoteObject:
             raise TypeError(f"iter() returned {type(items).__name__}")
         while found := self._calls.make("@next", (items,), {}):
             yield found[0]
 
     def __next__(self) -> Any:
-        """Its next item."""
         if found := self._calls.make("@next", (self,), {}):
             return found[0]
         raise StopIteration
 
     def __repr__(self) -> str:
-        """As it shows itself."""
         text: str = "" + self._calls.make("@repr", (self,), {})
         return text
 
     def __str__(self) -> str:
-        """As it is printed."""
         text: str = "" + self._calls.make("@str", (self,), {})
         return text
 
@@ -194,7 +178,6 @@ def _exception(name: str, builtin: str, message: str) -> Exception:
     if kind.__name__ != name:
         kind = type("" + name, (kind,), {})
     try:
-        error: Exception = kind("" + message)
+        return kind("" + message)  # type: ignore[no-any-return]
     except TypeError:  # UnicodeDecodeError and the like ask for more than a message
         return RuntimeError(f"{name}: {message}")
-    return error

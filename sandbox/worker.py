@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .result import Status
 
-__all__ = ["BOOT", "StoppedError", "Worker", "payload", "sources"]
+__all__ = ["BOOT", "StoppedError", "Worker", "sources"]
 
 BOOT = """\
 import marshal, os, sys
@@ -40,7 +40,7 @@ module.main(config)
 """
 """Unpacks the child's program from its standard input, so that it needs no file of ours and compiles nothing."""
 
-CHILD = ("", "plain", "channel", "lockdown", "report", "tester", "child")
+CHILD = ("", "plain", "lockdown", "report", "tester", "child")
 """The modules of the child's program."""
 START_S = 20.0
 """Seconds a child may take to be locked; its own time begins afterwards."""
@@ -58,18 +58,11 @@ class StoppedError(Exception):
 @functools.cache
 def sources(*names: str) -> list[tuple[str, Any]]:
     """Return compiled modules of this folder by the names that a child knows them under; "" is the package."""
-
-    def code(name: str) -> Any:
-        text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") if name else ""
-        return compile(text, f"<sandbox {name}>", "exec", dont_inherit=True)
-
-    return [(f"redraft_sandbox.{name}".rstrip("."), code(name)) for name in names]
-
-
-def payload(config: dict[str, Any]) -> bytes:
-    """Return the first input of a child: its program and `config`."""
-    data = marshal.dumps((sources(*CHILD), config))
-    return len(data).to_bytes(4, "big") + data
+    texts = {name: Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") if name else "" for name in names}
+    return [
+        (f"redraft_sandbox.{name}".rstrip("."), compile(text, f"<sandbox {name}>", "exec", dont_inherit=True))
+        for name, text in texts.items()
+    ]
 
 
 class Worker:
@@ -105,12 +98,12 @@ class Worker:
             raise
         finally:
             os.close(reply_end)
-        assert self._process.stdin is not None  # noqa: S101  asked for above
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018  asked for above
         self._requests, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
         for fd in (self._replies, self._requests, self._output):
             os.set_blocking(fd, False)
-        self._outbox = memoryview(payload({**config, "reply_fd": reply_end}))
+        program = marshal.dumps((sources(*CHILD), {**config, "reply_fd": reply_end}))
+        self._outbox = memoryview(len(program).to_bytes(4, "big") + program)
 
     def __enter__(self) -> Self:
         """Itself."""

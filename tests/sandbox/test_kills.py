@@ -123,7 +123,7 @@ def test_children_end_with_the_process_that_asked(layer: Any, sandbox: Sandbox) 
     del sandbox
     program = (
         "import sys, time\nfrom redraft.sandbox.launch import start\n"
-        "from redraft.sandbox.limits import Limits\n"
+        "from redraft.sandbox.result import Limits\n"
         "limits = Limits(timeout_s=600, memory_mb=128, max_output=99)\n"
         f"worker = start({layer!r}, limits, code='', main=True)\nworker.wait_locked()\nprint('locked', flush=True)\n"
         "worker.ask({'op': 'run', 'code': 'while True: pass', 'inputs': ['dict', []]}, time.monotonic() + 600)\n"

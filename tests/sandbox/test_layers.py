@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from redraft.sandbox import Layer, Sandbox
 from redraft.sandbox.dialect import difference
-from redraft.sandbox.limits import Limits
 from redraft.sandbox.monty import MontyLayer
+from redraft.sandbox.result import Limits
 
 DIFFERENCES = Path(__file__).parents[2] / "benchmarks" / "monty_differences.py"
 

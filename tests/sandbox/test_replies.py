@@ -11,8 +11,8 @@ import pytest
 from redraft.sandbox import Sandbox
 from redraft.sandbox.frames import REPLY_BYTES, read_json, read_value, read_words
 from redraft.sandbox.launch import ON_DEMAND, imported
-from redraft.sandbox.limits import Limits
 from redraft.sandbox.monty import MontyLayer
+from redraft.sandbox.result import Limits
 
 EXPENSIVE = {
     "many numbers": '{"value":[' + "0," * 410_000 + "0]}",
