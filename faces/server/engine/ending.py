@@ -130,8 +130,8 @@ class Ending:
 
         What was written stays in the history, beside the branch that the thread then is on.
         """
-        records = await self._db.read(self._db.records.runs, thread_id)
-        ids, first = {record.run_id for record in records if record.status in IN_FLIGHT}, None
+        runs = await self._db.read(self._db.records.runs, thread_id)
+        ids, first = {run.id for run in runs if run.status in IN_FLIGHT}, None
         await self.end_all(thread_id)
         async for stored in self._db.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
             if stored.metadata.get("run_id") not in ids:

@@ -270,8 +270,8 @@ class Engine:
         """
         run = self.known.here.get(run_id)
         if (run is None or not run.here) and can_be_id(run_id):
-            record = await self._db.read(self.records.run, run_id)
-            run = None if record is None else self.known.of(record)
+            stored = await self._db.read(self.records.run, run_id)
+            run = None if stored is None else self.known.of(stored)
         # The same answer for both: nobody learns which ids another caller has.
         if run is None or run.caller != caller:
             raise NotThereError("there is no such run")
@@ -326,7 +326,7 @@ class Engine:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
             in_flight = await self._db.read(self.records.in_flight)
-            every = [self.known.of(record) for record in in_flight if record.owner == caller.id]
+            every = [self.known.of(stored) for stored in in_flight if stored.caller == caller]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
@@ -359,11 +359,11 @@ class Engine:
 
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
-        records = await self._db.write(self.records.claim, this_process(), most, now=now())
-        if owners := {record.owner for record in records}:
+        claimed = await self._db.write(self.records.claim, this_process(), most, now=now())
+        if owners := {run.caller.id for run in claimed}:
             # Not waited for, and in order all the same: before the next claim of this process.
             self._background.do(self._db.write(self.records.note_turns, owners))
-        runs = [self.known.claimed(record) for record in records]
+        runs = [self.known.claimed(run) for run in claimed]
         try:
             cancelled = await self._publisher.claimed(runs)
         except Exception:

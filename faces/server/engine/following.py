@@ -14,7 +14,7 @@ from .runs import ENDED, LOG, Run, ServerEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .records import Database, RunRecord
+    from .records import Database
     from .tending import Channel
 
 __all__ = ["Follower", "is_recent"]
@@ -162,7 +162,7 @@ class Follower:
         if not whole and not followed.look:
             return False
         followed.look = False
-        record: RunRecord | None = await self._db.read(self._db.records.run, run.id)
+        record: Run | None = await self._db.read(self._db.records.run, run.id)
         if record is not None and record.status not in ENDED:
             if not run.ended:
                 run.status = record.status

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from .following import Follower, is_recent
-from .takeover import run_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from .records import Database, RunRecord
+    from .records import Database
     from .runs import Caller, Run
 
 __all__ = ["KnownRuns"]
@@ -44,28 +43,27 @@ class KnownRuns:
         run.watch = self._follower.watching
         self._elsewhere[run.id] = run
 
-    def of(self, record: RunRecord) -> Run:
-        """Return the one object that this process has for a run, brought up to date where another process has it."""
-        run = self.here.get(record.run_id) or self._elsewhere.get(record.run_id)
+    def of(self, stored: Run) -> Run:
+        """Return the one object that this process has for a stored run, brought up to date where another process has it."""
+        run = self.here.get(stored.id) or self._elsewhere.get(stored.id)
         if run is None:
-            run = run_of(record)
-            self.add(run)
-        elif not run.here and not self._follower.follows(run):
-            stored = run_of(record)
+            self.add(stored)
+            return stored
+        if not run.here and not self._follower.follows(run):
             run.status, run.error, run.ended_at = stored.status, stored.error, stored.ended_at
             run.begun, run.attempts, run.updated_at = stored.begun, stored.attempts, stored.updated_at
         return run
 
-    def claimed(self, record: RunRecord) -> Run:
+    def claimed(self, stored: Run) -> Run:
         """Return a run that this process has just claimed."""
-        run = self.of(record)
-        run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
+        run = self.of(stored)
+        run.begun, run.attempts, run.status = stored.begun, stored.attempts, stored.status
         self.begins_here(run)
         return run
 
     async def on_thread(self, thread_id: str) -> list[Run]:
         """Return every run of a thread, the last created first."""
-        return [self.of(record) for record in await self._db.read(self._db.records.runs, thread_id)]
+        return [self.of(stored) for stored in await self._db.read(self._db.records.runs, thread_id)]
 
     def begins_here(self, run: Run) -> None:
         """Have a run, and forget the events of those that ended long ago."""

@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,15 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .claiming import CLAIM, CLAIM_ONE, SET_UP_TURNS, SKIP_LOCKED, WAITING
 from .item_records import SET_UP_ITEMS, ItemRecords
 from .relay_records import SET_UP_RELAY, RelayRecords
+from .runs import ENDED, Caller, Run
 from .usage_records import SET_UP_USAGE, UsageRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ....state.storage.encryption import Vault
-    from .runs import RunStatus
 
-__all__ = ["Database", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
+__all__ = ["Database", "Records", "ThreadRecord", "now", "open_records"]
 
 T = TypeVar("T")
 READERS = 4
@@ -96,33 +97,6 @@ class ThreadRecord:
     """`idle`, `busy`, `interrupted` or `error`."""
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """A run as the database has it."""
-
-    run_id: str
-    thread_id: str
-    owner: str
-    assistant: str
-    model: str | None
-    request: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-    stateless: bool
-    status: RunStatus
-    error: dict[str, str] | None
-    created_at: str
-    updated_at: str
-    begun: bool
-    """True once its input is in the thread."""
-    attempts: int
-    """Number of processes that have had it since it last moved; one that was ended in an orderly way doesn't count."""
-    process: str
-    """The process that runs it, by the name that a lease has for it; empty where none does."""
-    beat: float
-    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; of a run
-    that none has had when it may begin, 0 for at once."""
 
 
 class Records:
@@ -220,27 +194,29 @@ class Records:
 
     # runs
 
-    def add_run(self, record: RunRecord) -> None:
+    def add_run(self, run: Run) -> None:
         places = ", ".join(f"%({name})s" for name in RUN_COLUMNS.split(", "))
         statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
         values = {
-            **record.__dict__,
-            "request": self._hidden(dict(record.request)),
-            "metadata": self._hidden(dict(record.metadata)),
-            "error": None if record.error is None else self._hidden(record.error),
-            "stateless": int(record.stateless),
-            "begun": int(record.begun),
+            **run.__dict__,
+            "run_id": run.id,
+            "owner": run.caller.id,
+            "request": self._hidden(dict(run.request)),
+            "metadata": self._hidden(dict(run.metadata)),
+            "error": None if run.error is None else self._hidden(run.error),
+            "stateless": int(run.stateless),
+            "begun": int(run.begun),
         }
-        self._query(statement, values)
+        self._query(statement, {name: values[name] for name in RUN_COLUMNS.split(", ")})
 
-    def run(self, run_id: str) -> RunRecord | None:
+    def run(self, run_id: str) -> Run | None:
         return next(iter(self._runs("run_id = %(run_id)s", run_id=run_id)), None)
 
-    def runs(self, thread_id: str) -> list[RunRecord]:
+    def runs(self, thread_id: str) -> list[Run]:
         """Return every run of a thread, the last created first."""
         return self._runs("thread_id = %(thread_id)s ORDER BY created_at DESC, run_id DESC", thread_id=thread_id)
 
-    def in_flight(self) -> list[RunRecord]:
+    def in_flight(self) -> list[Run]:
         """Return every run that has not ended, the first created first."""
         return self._runs(f"{IN_FLIGHT} ORDER BY created_at, run_id")
 
@@ -254,13 +230,13 @@ class Records:
         rows = self._query(statement, {"process": process})
         return {owner: waiting for owner, waiting, _ in rows if waiting}, sum(row[2] for row in rows)
 
-    def claim(self, process: str, most: int, *, now: str) -> list[RunRecord]:
+    def claim(self, process: str, most: int, *, now: str) -> list[Run]:
         """Make up to so many of the runs that wait a process's, whose turn it is, the first created first."""
         # With SQLite only who has something to write asks for the one place of a writer.
         if not self.relay.has_channel and not self._query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
             return []
         rows = self._write_lightly(self._claim, {"process": process, "most": most, "now": now})
-        return sorted((self._run(row) for row in rows), key=lambda record: (record.created_at, record.run_id))
+        return sorted((self._run(row) for row in rows), key=lambda run: (run.created_at, run.id))
 
     def note_turns(self, owners: Collection[str]) -> None:
         """Note that runs of these callers have just been claimed."""
@@ -276,7 +252,7 @@ class Records:
         """Make a run a process's out of turn; `False` where it no longer waits."""
         return bool(self._query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
 
-    def release(self, record: RunRecord, *, request: Mapping[str, Any], attempts: int) -> bool:
+    def release(self, run: Run, *, request: Mapping[str, Any], attempts: int) -> bool:
         """Return an abandoned run to the queue; `False` where another server was quicker."""
         statement = (
             # Only as it was read: of two servers that see it left, one changes the row and the other finds none.
@@ -284,8 +260,8 @@ class Records:
             "WHERE run_id = %(run_id)s AND process = %(left)s AND beat = %(left_beat)s "
             f"AND {IN_FLIGHT} RETURNING run_id"
         )
-        values: dict[str, Any] = {"attempts": attempts, "request": self._hidden(request), "run_id": record.run_id}
-        return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
+        values: dict[str, Any] = {"attempts": attempts, "request": self._hidden(request), "run_id": run.id}
+        return bool(self._query(statement, {**values, "left": run.process, "left_beat": run.beat}))
 
     def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
         """Write some of `status`, `error`, `begun` and `process`.
@@ -324,15 +300,29 @@ class Records:
     def _thread(self, thread_id: str, owner: str, assistant: str | None, metadata: str, *rest: str) -> ThreadRecord:
         return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), *rest)
 
-    def _runs(self, condition: str, **values: Any) -> list[RunRecord]:
+    def _runs(self, condition: str, **values: Any) -> list[Run]:
         rows = self._query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608
         return [self._run(row) for row in rows]
 
-    def _run(self, row: Sequence[Any]) -> RunRecord:
+    def _run(self, row: Sequence[Any]) -> Run:
         columns = dict(zip(RUN_COLUMNS.split(", "), row, strict=True))
         for name in ("request", "metadata", "error"):
             columns[name] = self._shown(columns[name]) if columns[name] else None
-        return RunRecord(**{**columns, "stateless": bool(columns["stateless"]), "begun": bool(columns["begun"])})
+        columns |= {"stateless": bool(columns["stateless"]), "begun": bool(columns["begun"])}
+        return Run(
+            id=columns.pop("run_id"),
+            caller=Caller(columns.pop("owner")),
+            submitted_at=_seconds(columns["created_at"]),
+            ended_at=_seconds(columns["updated_at"]) if columns["status"] in ENDED else None,
+            **columns,
+        )
+
+
+def _seconds(moment: str) -> float:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:  # somebody else wrote the row
+        return time.time()
 
 
 class Database:

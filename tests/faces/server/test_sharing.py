@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from redraft.faces.server import Engine, Settings
-from redraft.faces.server.engine.records import RunRecord, ThreadRecord, open_records
-from redraft.faces.server.engine.runs import Caller, QueueFullError, Submission
+from redraft.faces.server.engine.records import ThreadRecord, open_records
+from redraft.faces.server.engine.runs import Caller, QueueFullError, Run, Submission
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
@@ -143,8 +143,8 @@ async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
             if stood:  # the last process took it when it had moved already
                 request["stood_at"] = saver.runs.get(name).updated_at
             records.add_run(
-                RunRecord(name, name, "local", "refine", None, request, {}, False, "running", None, "2999", "2999",
-                          moved, attempts, dead, 0.0)
+                Run(name, name, "refine", LOCAL, "2999", request, status="running", updated_at="2999", begun=moved,
+                    attempts=attempts, process=dead)
             )  # fmt: skip
         engine = Engine(settings, build_model=lambda spec: model)
         await engine.start()
