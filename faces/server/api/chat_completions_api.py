@@ -19,11 +19,16 @@ from ..engine.requests import conversation_input
 from ..engine.runs import Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_options import RequestRefusedError, StructuredFormat, call_item, calls_in, format_of, functions_of
 from .openai_runs import (
     OpenAIRoute,
+    RequestRefusedError,
+    StructuredFormat,
     answered,
+    call_item,
+    calls_in,
     error_body,
+    format_of,
+    functions_of,
     model_data,
     presets,
     problem_of,

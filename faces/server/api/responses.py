@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from ....state.usage import NO_USAGE
-from .openai_options import RequestRefusedError, StructuredFormat, calls_in
-from .openai_runs import run_facts, unix_seconds
+from .openai_runs import RequestRefusedError, StructuredFormat, calls_in, run_facts, unix_seconds
 from .wire import RequestBody
 
 if TYPE_CHECKING:

@@ -16,8 +16,19 @@ from ..engine.requests import conversation_input
 from ..engine.runs import Caller, NotThereError, Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_options import RequestRefusedError, call_item, calls_in, format_of, functions_of
-from .openai_runs import OpenAIRoute, answered, presets, problem_of, reasoning, split_model
+from .openai_runs import (
+    OpenAIRoute,
+    RequestRefusedError,
+    answered,
+    call_item,
+    calls_in,
+    format_of,
+    functions_of,
+    presets,
+    problem_of,
+    reasoning,
+    split_model,
+)
 from .problems import Answers, answers
 from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
 from .wire import json_response, sse

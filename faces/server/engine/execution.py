@@ -12,11 +12,12 @@ from ....nodes.runtime.call_ceiling import under_ceiling
 from ....state import ChangedGraphError, Thread
 from ....state.storage.lease_keeper import TAKEN_OVER
 from ....state.storage.leases import LostLeaseError, this_process
+from ....state.threads.lease import LeaseHolder
 from ....state.threads.record_checks import EditedRecordError, compared
-from .records import Database, now
+from .records import now
 from .runs import LOG, BadRequestError, NotThereError, Run, RunStatus
 from .streaming import stream_graph
-from .thread_graphs import ThreadGraphs, offering_fork
+from .thread_graphs import offering_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
-    from ....state.threads.lease import LeaseHolder
     from ...run_config import RunConfig
-    from .ceilings import Ceilings
-    from .ownership import OwnedThreads
-    from .publishing import Publisher
+    from .engine import Engine
 
 __all__ = ["PASSED_ON", "Execution", "Finished"]
 
@@ -40,55 +38,27 @@ TOKENS_KEPT_S = 60.0
 
 
 class Execution:
-    """Executes runs.
+    """Executes runs, each thread's one at a time."""
 
-    Args:
-        graphs: Those that threads are run on.
-        owned: The threads they run on.
-        db: Where it is noted how they stand.
-        leases: Keeps each thread to one run at a time.
-        publisher: Tells who follows them on other replicas.
-        ceilings: What each run may use.
-        max_seconds: How long a run may take by the clock.
-        on_finished: Called with each run that ended, and its output.
-    """
-
-    def __init__(
-        self,
-        graphs: ThreadGraphs,
-        owned: OwnedThreads,
-        db: Database,
-        leases: LeaseHolder,
-        *,
-        publisher: Publisher,
-        ceilings: Ceilings,
-        max_seconds: float,
-        on_finished: list[Finished],
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.cancelled: set[str] = set()
         """Ids of the runs that are being cancelled."""
-        self._graphs = graphs
-        self._owned = owned
-        self._db = db
-        self._leases = leases
-        self._publisher = publisher
-        self._ceilings = ceilings
-        self._max_seconds = max_seconds
-        self._on_finished = on_finished
+        self._engine = engine
+        self._leases = LeaseHolder(engine.saver)
 
     async def work(self, run: Run) -> None:
         """Run what this process has claimed to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         lost = False
         run.status = "running"
-        clock, ceiling = asyncio.timeout(self._max_seconds), None
+        clock, ceiling = asyncio.timeout(self._engine.settings.max_seconds_a_run), None
         try:
             async with clock:
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
-                ceiling = await self._ceilings.of_run(run)
+                ceiling = await self._engine.ceilings.of_run(run)
                 # The shell or another server may run the thread right now.
                 async with self._leases.leased(run.thread_id, wait=True) as control:
-                    stored = await self._graphs.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
+                    stored = await self._engine.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
                     # Its input is in the thread: given once more, the task would begin anew and be paid twice.
                     begun = run.begun or (stored is not None and stored.metadata.get("run_id") == run.id)
                     graph, recipe = await self._graph(run, begun=begun)
@@ -111,7 +81,7 @@ class Execution:
             # Not `except TimeoutError`, which may be the model's own.
             if clock.expired():
                 status = "timeout"
-                message = f"the run took longer than {self._max_seconds:g} s"
+                message = f"the run took longer than {self._engine.settings.max_seconds_a_run:g} s"
                 run.error = {"error": "RunTimeoutError", "message": message}
             else:  # what models and libraries say may hold prompts, paths and keys
                 LOG.exception("run %s failed", run.id)
@@ -141,26 +111,28 @@ class Execution:
         if run.error is not None:
             run.send("error", run.error)
         if not lost:
-            await self._publisher.finish(run, status)
+            await self._engine.publisher.finish(run, status)
         try:
             if run.stateless and not lost:
-                await self._owned.erase(run.thread_id)
+                await self._engine.owned.erase(run.thread_id)
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
                 if await self._change(run, at, status=status, error=run.error, process=""):
-                    await self._db.write(self._db.records.change_thread, run.thread_id, now=at, status=standing)
+                    await self._engine.db.write(
+                        self._engine.records.change_thread, run.thread_id, now=at, status=standing
+                    )
             if not lost:
-                await self._db.write(self._db.records.usage.forget, run.id)
+                await self._engine.db.write(self._engine.records.usage.forget, run.id)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
         run.updated_at, run.ended_at, run.status = at, time.time(), status
         run.wake()
         with suppress(Exception):  # whoever follows it elsewhere looks now and then
-            await self._publisher.tell_end(run)
+            await self._engine.publisher.tell_end(run)
         asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
         self.cancelled.discard(run.id)
-        for finished in self._on_finished:
+        for finished in self._engine.on_finished:
             try:
                 finished(run, run.output)
             except Exception:
@@ -170,15 +142,17 @@ class Execution:
         """Return the graph that a run is on, and its recipe: for a new task the assistant's, else the thread's."""
         fresh = run.request.get("input") is not None
         if fresh and not begun:
-            return await self._graphs.assistant(run.assistant, run.model, run.options)
-        record = await self._owned.thread(run.caller, run.thread_id)
+            return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
+        record = await self._engine.owned.thread(run.caller, run.thread_id)
         try:
-            return await self._graphs.going_on(record, run.assistant, run.model, run.request.get("checkpoint_id"))
+            return await self._engine.graphs.going_on(
+                record, run.assistant, run.model, run.request.get("checkpoint_id")
+            )
         except BadRequestError:
             if not fresh:
                 raise
             # A server that had other models began it; the record says in what the graph of this one differs.
-            return await self._graphs.assistant(run.assistant, run.model, run.options)
+            return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
 
     async def _mark_begun(self, run: Run) -> None:
         run.begun = True
@@ -186,7 +160,9 @@ class Execution:
 
     async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
         at = at or now()
-        return await self._db.write(self._db.records.change_run, run.id, now=at, held_by=this_process(), **changes)
+        return await self._engine.db.write(
+            self._engine.records.change_run, run.id, now=at, held_by=this_process(), **changes
+        )
 
 
 def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:

@@ -44,7 +44,7 @@ class KnownRuns:
         self._elsewhere[run.id] = run
 
     def of(self, stored: Run) -> Run:
-        """Return the one object that this process has for a stored run, brought up to date where another process has it."""
+        """Return the one object that this process has for a run, brought up to date where another process has it."""
         run = self.here.get(stored.id) or self._elsewhere.get(stored.id)
         if run is None:
             self.add(stored)
@@ -108,5 +108,5 @@ class KnownRuns:
     async def tell_moved(self, thread_ids: list[str]) -> None:
         """Wake who waits for the runs of these threads, in every process."""
         self.wake(thread_ids)
-        if self._db.records.relay.has_channel and thread_ids:
+        if self._db.records.has_channel and thread_ids:
             await self._db.write(self._db.records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from redraft.faces.server.api.chat_completions_api import ChatRequest, graph_input
-from redraft.faces.server.api.openai_options import RequestRefusedError
-from redraft.faces.server.api.openai_runs import split_model
+from redraft.faces.server.api.openai_runs import RequestRefusedError, split_model
 from redraft.graphs.registry import find_preset
 
 SYSTEM = {"role": "system", "content": "Be brief."}

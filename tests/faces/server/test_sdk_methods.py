@@ -12,7 +12,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import NotFoundError, RateLimitError, UnprocessableEntityError
-from redraft.faces.server.api.agent_protocol_api import NOT_SERVED
+from redraft.faces.server.app import NOT_SERVED
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import human_critic
