@@ -109,7 +109,7 @@ class Ours:
 
         request = {"seconds": seconds}
         run = Run(job, thread, "refine", Caller(caller), created_at=now(), updated_at=now(), request=request)
-        await self._engine.takeover.note(run)
+        await self._engine.tending.note(run)
         await self._engine.publisher.tell("queued")
 
     async def cancel(self, job: str) -> None:

@@ -145,7 +145,7 @@ async def chat(body: ChatRequest, request: Request, engine: KnownEngine, caller:
     """Run a workflow on the last user message, and return its answer, whole or as a stream."""
     body.check_supported()
     preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
-    assistant, form = engine.assistant(preset), format_of(body.response_format, param="response_format")
+    assistant, form = engine.presets.get(preset), format_of(body.response_format, param="response_format")
     functions = functions_of(body.tools, body.tool_choice, assistant)
     options = {**(form.options(assistant, param="response_format") if form else {}), **functions}
     instruction = form.instruction if form else ""

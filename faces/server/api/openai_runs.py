@@ -210,7 +210,7 @@ def presets(engine: Engine) -> dict[str, Assistant]:
     """Return the assistants that answer without a person, by name."""
     return {
         name: assistant
-        for name, assistant in engine.assistants().items()
+        for name, assistant in engine.presets.known.items()
         if assistant.served.listed and not assistant.options.get("human")
     }
 

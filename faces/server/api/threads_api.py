@@ -76,7 +76,7 @@ async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Creat
     _check_ttl(body.ttl)
     metadata = body.metadata or {}
     name = metadata.get("graph_id")
-    assistant = engine.assistant(name).id if isinstance(name, str) else None
+    assistant = engine.presets.get(name).id if isinstance(name, str) else None
     record = await engine.owned.create(
         caller, body.thread_id, metadata=metadata, assistant=assistant, if_exists=body.if_exists
     )
@@ -297,7 +297,7 @@ async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any,
     if body.assistant_id is not None:
         options = body.options or {}
         if options:
-            options = checked_options(engine.assistant(body.assistant_id), engine.settings, options)
+            options = checked_options(engine.presets.get(body.assistant_id), engine.settings, options)
         graph, recipe = await engine.graphs.assistant(body.assistant_id, body.model, options)
         own = {} if recipe is None else recipe.metadata()
         return graph, {"redraft_recipe": None, "redraft_preset": None, **own}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ....state.storage.leases import this_process
 from ....state.threads.snapshots import astate_of
 from ...sessions import encryption_key, seal_key
-from .assistants import Assistant, Assistants
+from .assistants import Assistants
 from .background import Background
 from .call_options import checked_options
 from .ceilings import Ceilings
@@ -26,7 +26,6 @@ from .requests import can_be_id, checked_id, checked_request
 from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
-from .takeover import Takeover
 from .tending import Channel, Sweeper, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
@@ -84,12 +83,12 @@ class Engine:
         self.records = db.records
         self.store = Store(db)
         self.owned = OwnedThreads(db)
-        self._assistants = Assistants(settings, self.saver, self._build_model)
-        self.graphs = ThreadGraphs(self._assistants, self.saver)
-        self.saved = SavedAssistants(db, self._assistants, settings)
+        self.presets = Assistants(settings, self.saver, self._build_model)
+        self.graphs = ThreadGraphs(self.presets, self.saver)
+        self.saved = SavedAssistants(db, self.presets, settings)
         self.ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
         # A wrong spec or a missing key ends the server now, and not its first run.
-        await asyncio.to_thread(self._assistants.model, settings.model)
+        await asyncio.to_thread(self.presets.model, settings.model)
         await db.write(self.records.usage.forget_past)
         self.channel = Channel(self.saver.pool.conninfo if self.records.has_channel else None)
         self.follower = Follower(db, self.channel)
@@ -105,11 +104,10 @@ class Engine:
         closing.push_async_callback(self.queue.close)
         self.ending = Ending(self)
         closing.push_async_callback(self.ending.close)
-        self.takeover = Takeover(db, most_attempts=settings.max_attempts)
         self.sweeper = Sweeper(self)
-        self._tending = Tending(self)
-        closing.push_async_callback(self._tending.stop)
-        await self._tending.start()
+        self.tending = Tending(self)
+        closing.push_async_callback(self.tending.stop)
+        await self.tending.start()
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
@@ -122,18 +120,6 @@ class Engine:
             await self.publisher.tell("queued")
 
     # what there is
-
-    def assistants(self) -> Mapping[str, Assistant]:
-        """Return the assistants by id."""
-        return self._assistants.known
-
-    def assistant(self, name: str) -> Assistant:
-        """Return an assistant.
-
-        Raises:
-            NotThereError: There is none of this id.
-        """
-        return self._assistants.get(name)
 
     async def check_database(self) -> None:
         """Ask the database for the time; raises its own error where it does not answer."""
@@ -206,7 +192,7 @@ class Engine:
             )
             self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self.takeover.note(run, after_s=submission.after_s)
+            await self.tending.note(run, after_s=submission.after_s)
         if submission.after_s:
             loop = asyncio.get_running_loop()
             loop.call_later(submission.after_s, lambda: self.background.do(self._begin_waiting(run)))
@@ -216,7 +202,7 @@ class Engine:
 
     async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
         """Return the request of a run as it is kept, checked against the graph that it will run on."""
-        assistant, options = self.assistant(submission.assistant), submission.options
+        assistant, options = self.presets.get(submission.assistant), submission.options
         if submission.thread_id is None or submission.input is not None:
             if options:
                 options = checked_options(assistant, self.settings, options)

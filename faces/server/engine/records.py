@@ -427,8 +427,7 @@ def open_records(saver: Any) -> Records:
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
         query(statement.format(bytewise="", blob="BLOB"), {})
-    lightly = getattr(saver, "_query_lease", None)
-    return Records(query, getattr(saver, "vault", None), write_lightly=lightly)
+    return Records(query, getattr(saver, "vault", None), write_lightly=getattr(saver, "_query_lease", None))
 
 
 def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:

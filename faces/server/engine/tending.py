@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....state import BusyThreadError
+from ....state.storage.leases import alive, this_process
 from ....state.threads.lease import LeaseHolder
 from .background import Background
 from .ownership import LOCAL
+from .records import now
 from .relay_records import CHANNEL
 from .runs import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from ....state.storage.index import RunIndex
     from .engine import Engine
     from .records import ThreadRecord
     from .runs import Run
@@ -26,6 +29,13 @@ BEAT_S = 10.0
 RECONNECT_S = 2.0
 LOOK_S = 2.0
 """How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
+
+
+STOOD = "stood_at"
+"""Beside what a caller sent: where the thread stood when the run began to wait."""
+LOST = {"error": "LostRunError", "message": "every server that ran it has died"}
+DEAD_AFTER_S = 45.0
+"""Silence after which a process on another machine counts as dead."""
 
 
 class Channel:
@@ -70,7 +80,11 @@ class Tending:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._index: RunIndex | None = getattr(engine.saver, "runs", None)
         self._lasting = Background()
+        self._process = this_process()
+        self._not_here: set[str] = set()
+        """Runs that this process has by the database, and that were not under way here at the last look."""
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
@@ -87,10 +101,49 @@ class Tending:
         """End it all."""
         await self._lasting.close(cancel=True)
 
+    async def note(self, run: Run, *, after_s: float = 0) -> None:
+        """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
+        if after_s:
+            run.beat = await self._engine.db.read(self._engine.records.clock) + after_s
+        run.request = {**run.request, STOOD: await self._stands(run.thread_id)}
+        await self._engine.db.write(self._engine.records.add_run, run)
+
+    async def _release(self, here: Collection[str]) -> None:
+        """Return the runs of dead processes to the queue; end those of which too many have died.
+
+        Args:
+            here: Ids of the runs that are under way in this process.
+        """
+        at = await self._engine.db.read(self._engine.records.clock)
+        runs = [run for run in await self._engine.db.read(self._engine.records.in_flight) if run.process]
+        not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
+        # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
+        lost, self._not_here = not_here & self._not_here, not_here
+        for run in runs:
+            is_lost = run.id in lost
+            if not is_lost and not _left(run, at):
+                continue
+            stands = await self._stands(run.thread_id)
+            # In whatever direction: the clocks of the machines that wrote the two times may differ.
+            moved = stands is not None and stands != run.request.get(STOOD)
+            attempts = run.attempts if is_lost or self._index is None else 1 if moved else run.attempts + 1
+            if attempts > self._engine.settings.max_attempts:
+                ended: dict[str, Any] = {"status": "error", "error": LOST, "process": ""}
+                change = self._engine.records.change_run
+                await self._engine.db.write(change, run.id, now=now(), held_by=run.process, **ended)
+                continue
+            request = {**run.request, STOOD: stands}
+            await self._engine.db.write(self._engine.records.release, run, request=request, attempts=attempts)
+
+    async def _stands(self, thread_id: str) -> str | None:
+        """Return a mark that changes whenever a thread moves; `None` where it has not begun, or there is no index."""
+        row = None if self._index is None else await self._engine.db.read(self._index.get, thread_id)
+        return None if row is None else row.updated_at
+
     async def _take_over(self) -> None:
         """Let the runs that a dead process left wait again, and begin what may begin."""
         if self._engine.settings.work:
-            await self._engine.takeover.release({run.id for run in self._under_way()})
+            await self._release({run.id for run in self._under_way()})
             await self._engine.queue.pump()
 
     def _under_way(self) -> list[Run]:
@@ -136,7 +189,8 @@ class Tending:
         while True:
             await asyncio.sleep(BEAT_S)
             try:
-                await self._engine.takeover.beat()
+                at = await self._engine.db.read(self._engine.records.clock)
+                await self._engine.db.write(self._engine.records.beat, self._process, beat=at)
                 await self._take_over()
                 if self._engine.channel.conninfo is not None:
                     self._heard("")
@@ -144,6 +198,13 @@ class Tending:
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")
+
+
+def _left(run: Run, at: float) -> bool:
+    """Return True where the process that has a run has died, at this time by the database's clock."""
+    # A process on this machine can be looked up; of one elsewhere only its silence tells.
+    lives = alive(run.process)
+    return lives is False or (lives is None and at - run.beat > DEAD_AFTER_S)
 
 
 class Sweeper:

@@ -53,7 +53,7 @@ async def home(
 ) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
     settings = engine.settings
-    offered = [preset for preset in engine.assistants().values() if preset.served.listed]
+    offered = [preset for preset in engine.presets.known.values() if preset.served.listed]
     facts = {
         **await _threads(engine, caller, offset, q, assistant, stop),
         "presets": [
