@@ -174,8 +174,7 @@ async def drawing(engine: KnownEngine, caller: KnownCaller, assistant_id: str, x
     """Return the nodes and edges of the graph."""
     _, graph = await _graph(engine, caller, assistant_id)
     depth = xray if isinstance(xray, bool) else min(max(xray, 0), 10)
-    drawn = await graph.aget_graph(xray=depth)
-    return json_response(drawn.to_json())
+    return json_response((await graph.aget_graph(xray=depth)).to_json())
 
 
 @router.post("/{assistant_id}/versions")

@@ -20,6 +20,7 @@ from ..engine.runs import Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
 from .openai_runs import (
+    ROLES,
     OpenAIRoute,
     RequestRefusedError,
     StructuredFormat,
@@ -194,12 +195,8 @@ def _taken(message: ChatMessage, text: str, *, tools: bool) -> list[dict[str, An
     calls = {}
     if tools and message.role == "assistant" and message.tool_calls:
         calls = {"tool_calls": message.tool_calls}
-    role = SPEAKER.get(message.role)
+    role = ROLES.get(message.role)
     return [{"role": role, "content": text, **calls}] if role and (calls or text.strip()) else []
-
-
-SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-"""Roles as graphs know them; what tools said elsewhere is left out."""
 
 
 class ChatReply:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ROLES",
     "OpenAIRoute",
     "RequestRefusedError",
     "StructuredFormat",
@@ -175,6 +176,8 @@ def call_item(call: Mapping[str, str]) -> dict[str, Any]:
 
 
 PREFIX = "redraft-"
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+"""Roles of messages as graphs know them; what tools said elsewhere is left out."""
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients would pay for a failed run twice more."""
 FACTS = ("stop_reason", "rounds", "score", "accepted_by")

@@ -65,7 +65,8 @@ class Execution:
                     config = _config(run, recipe)
                     with under_ceiling(ceiling):
                         if begun:
-                            await self._mark_begun(run)
+                            run.begun = True
+                            await self._change(run, begun=1)
                         entry, config = await _start(run, graph, config, begun=begun, new=stored is None)
                         status = await _drive(run, graph, entry, config, control)
         except asyncio.CancelledError:
@@ -153,10 +154,6 @@ class Execution:
                 raise
             # A server that had other models began it; the record says in what the graph of this one differs.
             return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
-
-    async def _mark_begun(self, run: Run) -> None:
-        run.begun = True
-        await self._change(run, begun=1)
 
     async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
         at = at or now()

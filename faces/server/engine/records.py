@@ -341,10 +341,7 @@ class Records:
 
     def _threads(self, condition: str, **values: Any) -> list[ThreadRecord]:
         rows = self.query(f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE {condition}", values)  # noqa: S608
-        return [self._thread(*row) for row in rows]
-
-    def _thread(self, thread_id: str, owner: str, assistant: str | None, metadata: str, *rest: str) -> ThreadRecord:
-        return ThreadRecord(thread_id, owner, assistant, self.shown(metadata), *rest)
+        return [ThreadRecord(*row[:3], self.shown(row[3]), *row[4:]) for row in rows]
 
     def _runs(self, condition: str, **values: Any) -> list[Run]:
         rows = self.query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608

@@ -87,7 +87,7 @@ def test_another_s_threads_are_not_there(
         graph = server.engine.presets.graph("refine")
         Thread(graph, "mine").fork(at=0, thread_id="forked")
         client.post("/threads", json={"thread_id": "forked"})
-        server.engine.records._query("DELETE FROM served_threads WHERE thread_id = 'forked' RETURNING thread_id", {})
+        server.engine.records.query("DELETE FROM served_threads WHERE thread_id = 'forked' RETURNING thread_id", {})
         record = server.engine.records.thread("theirs")
         server.engine.records.add_thread(type(record)(**{**record.__dict__, "thread_id": "forked"}))
         seen = client.get("/page/threads/forked").json()["html"]
