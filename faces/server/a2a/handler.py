@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     from ..engine.assistants import Assistant
     from ..engine.engine import Engine
-    from ..engine.runs import Run
 
 __all__ = ["RunHandler", "agent_card"]
 

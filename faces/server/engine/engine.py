@@ -26,7 +26,7 @@ from .requests import can_be_id, checked_id, checked_request
 from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
-from .tending import Channel, Sweeper, Tending
+from .tending import Channel, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
@@ -104,7 +104,6 @@ class Engine:
         closing.push_async_callback(self.queue.close)
         self.ending = Ending(self)
         closing.push_async_callback(self.ending.close)
-        self.sweeper = Sweeper(self)
         self.tending = Tending(self)
         closing.push_async_callback(self.tending.stop)
         await self.tending.start()
@@ -150,7 +149,7 @@ class Engine:
         Args:
             at: The time; default: now.
         """
-        return await self.sweeper.sweep(at)
+        return await self.tending.sweep(at)
 
     # runs
 

@@ -341,7 +341,10 @@ class Records:
 
     def _threads(self, condition: str, **values: Any) -> list[ThreadRecord]:
         rows = self.query(f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE {condition}", values)  # noqa: S608
-        return [ThreadRecord(*row[:3], self.shown(row[3]), *row[4:]) for row in rows]
+        return [
+            ThreadRecord(name, owner, assistant, self.shown(metadata), *rest)
+            for name, owner, assistant, metadata, *rest in rows
+        ]
 
     def _runs(self, condition: str, **values: Any) -> list[Run]:
         rows = self.query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .records import ThreadRecord
     from .runs import Run
 
-__all__ = ["Channel", "Sweeper", "Tending"]
+__all__ = ["Channel", "Tending"]
 
 BEAT_S = 10.0
 RECONNECT_S = 2.0
@@ -82,6 +82,7 @@ class Tending:
         self._engine = engine
         self._index: RunIndex | None = getattr(engine.saver, "runs", None)
         self._lasting = Background()
+        self._leases = LeaseHolder(engine.saver)
         self._process = this_process()
         self._not_here: set[str] = set()
         """Runs that this process has by the database, and that were not under way here at the last look."""
@@ -179,7 +180,7 @@ class Tending:
     async def _sweep(self) -> None:
         while True:
             try:
-                if swept := await self._engine.sweeper.sweep():
+                if swept := await self.sweep():
                     LOG.info("%d threads were deleted: nobody touched them for their time to live", len(swept))
             except Exception:
                 LOG.exception("threads whose time to live is over can't be deleted")
@@ -199,28 +200,11 @@ class Tending:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")
 
-
-def _left(run: Run, at: float) -> bool:
-    """Return True where the process that has a run has died, at this time by the database's clock."""
-    # A process on this machine can be looked up; of one elsewhere only its silence tells.
-    lives = alive(run.process)
-    return lives is False or (lives is None and at - run.beat > DEAD_AFTER_S)
-
-
-class Sweeper:
-    """Deletes the threads of a server's callers when their time to live is over; one that moves lives on.
-
-    A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers without a
-    token, the shell and Python made there. Neither touches a thread that somebody runs.
-
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._leases = LeaseHolder(engine.saver)
-
     async def sweep(self, at: datetime | None = None) -> list[str]:
         """Delete what has not moved for the time to live, and return the thread ids, the longest untouched first.
+
+        A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers
+        without a token, the shell and Python made there. Neither touches a thread that somebody runs.
 
         Args:
             at: The time; default: now.
@@ -267,3 +251,10 @@ class Sweeper:
                 return True
         except BusyThreadError:
             return False
+
+
+def _left(run: Run, at: float) -> bool:
+    """Return True where the process that has a run has died, at this time by the database's clock."""
+    # A process on this machine can be looked up; of one elsewhere only its silence tells.
+    lives = alive(run.process)
+    return lives is False or (lives is None and at - run.beat > DEAD_AFTER_S)

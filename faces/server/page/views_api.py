@@ -186,10 +186,9 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     try:
         values, raised = read_state(thread)
     except UnknownThreadError:
-        none = dict.fromkeys(("timeline", "tree", "curve"))
         return {
             **_thread_facts(thread.thread_id, {}),
-            **none,
+            **dict.fromkeys(("timeline", "tree", "curve")),
             "forkable": False,
             "begun": False,
             "raised": "",
