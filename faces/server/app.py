@@ -27,7 +27,7 @@ from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask
 from .api.problems import GUARDS, handle_problems, problem
 from .api.webhooks import Webhooks
 from .engine.engine import Engine
-from .page import assets_api, home_api, live_api, meta_api, views_api
+from .page import home_api, live_api, meta_api, views_api
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,9 +93,8 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     handle_problems(app)
     # LangGraph's clients, then OpenAI's, then ours.
     api = (assistants_api, threads_api, thread_states_api, runs_api, protocol_api, store_api)
-    for part in (*api, chat_completions_api, responses_api, demo_api, metrics, meta_api):
-        app.include_router(part.router)
-    for part in (assets_api, home_api, live_api, views_api):
+    own = (demo_api, metrics, meta_api, home_api, live_api, views_api)
+    for part in (*api, chat_completions_api, responses_api, *own):
         app.include_router(part.router)
     for (method, path), reason in NOT_SERVED.items():
         app.add_api_route(path, partial(_refuse, reason), methods=[method], include_in_schema=False)
@@ -116,7 +115,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         tokens=settings.tokens,
         metrics_tokens=settings.metrics_tokens,
         host=settings.host,
-        open_paths={*meta_api.OPEN, *assets_api.ASSETS},
+        open_paths=meta_api.OPEN,
         allow_origins=settings.allow_origins,
     )
     app.add_middleware(HeaderMiddleware)

@@ -41,7 +41,7 @@ def ran(client: httpx.Client, thread_id: str, **asked: Any) -> None:
 def test_the_page_itself_needs_no_token(start_server: Callable[..., Any], tokens: tuple[str, str]) -> None:
     """The page and its files come to everybody, under a policy that allows them alone, and once for as long as they
     are the same; all that is drawn of threads needs a token."""
-    from redraft.faces.server.page.assets_api import ASSETS
+    from redraft.faces.server.page.meta_api import ASSETS
 
     server = start_server(tokens=tokens)
     with httpx.Client(base_url=server.url) as client:
