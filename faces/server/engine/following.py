@@ -16,9 +16,7 @@ from .runs import ENDED, LOG, Run, RunStatus, ServerEvent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from .known_runs import KnownRuns
-    from .records import Database
-    from .tending import Channel
+    from .engine import Engine
 
 __all__ = ["Follower", "Publisher", "is_recent"]
 
@@ -53,24 +51,17 @@ class _Followed:
 
 
 class Follower:
-    """Keeps runs of other processes current while somebody waits for them here.
+    """Keeps runs of other processes current while somebody waits for them here."""
 
-    Args:
-        db: The tables of runs.
-        channel: Where other processes are heard.
-    """
-
-    def __init__(self, db: Database, channel: Channel) -> None:
-        self._relay = db.records.relay
-        self._db = db
-        self._serde: Any = getattr(db.saver, "serde", None)
-        self._channel = channel
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._relay = engine.records.relay
         self._followed: dict[str, _Followed] = {}
 
     @contextmanager
     def watching(self, run: Run, *, events: bool) -> Iterator[None]:
         """Keep a run current within the block, wherever it is under way."""
-        is_late = run.ended and is_recent(run) and self._db.records.has_channel
+        is_late = run.ended and is_recent(run) and self._engine.records.has_channel
         if run.here or (run.ended and not (is_late and events and not run.log)):
             yield
             return
@@ -112,8 +103,8 @@ class Follower:
 
     async def cancel(self, run: Run) -> None:
         """Have whoever has a run cancel it, and return when it has ended."""
-        await self._db.write(self._relay.wish, run.id, cancel=True)
-        await self._db.write(self._relay.tell, f"wish:{run.id}")
+        await self._engine.db.write(self._relay.wish, run.id, cancel=True)
+        await self._engine.db.write(self._relay.tell, f"wish:{run.id}")
         await run.wait()
 
     async def close(self) -> None:
@@ -134,17 +125,17 @@ class Follower:
         while True:
             followed.hint.clear()
             try:
-                if self._db.records.has_channel and (
+                if self._engine.records.has_channel and (
                     time.monotonic() - renewed > RENEW_S or (followed.events and not wished_events)
                 ):
                     renewed, wished_events = time.monotonic(), followed.events
-                    await self._db.write(self._relay.wish, followed.run.id, events=followed.events)
-                    await self._db.write(self._relay.tell, f"wish:{followed.run.id}")
+                    await self._engine.db.write(self._relay.wish, followed.run.id, events=followed.events)
+                    await self._engine.db.write(self._relay.tell, f"wish:{followed.run.id}")
                 if await self._read(followed):
                     return
             except Exception:
                 LOG.exception("run %s can't be followed", followed.run.id)
-            wait_s = HEARD_LOOK_S if self._channel.is_open else LOOK_S
+            wait_s = HEARD_LOOK_S if self._engine.channel.is_open else LOOK_S
             if followed.ended_since is not None:
                 wait_s = PATIENCE_S / 4
             try:
@@ -156,21 +147,21 @@ class Follower:
     async def _read(self, followed: _Followed) -> bool:
         """Take over what is new of a run; return whether it has ended, with all of that."""
         run = followed.run
-        end = await self._read_events(followed) if self._db.records.has_channel else None
+        end = await self._read_events(followed) if self._engine.records.has_channel else None
         whole = False
         if end is not None:
-            last: dict[str, Any] = self._serde.loads_typed((end.tag, end.data))
+            last: dict[str, Any] = self._engine.db.serde.loads_typed((end.tag, end.data))
             whole = not followed.events or (last["count"] is not None and len(run.log) >= last["count"])
         if not whole and not followed.look:
             return False
         followed.look = False
-        record: Run | None = await self._db.read(self._db.records.run, run.id)
+        record: Run | None = await self._engine.db.read(self._engine.records.run, run.id)
         if record is not None and record.status not in ENDED:
             if not run.ended:
                 run.status = record.status
             return False
         followed.ended_since = followed.ended_since or time.monotonic()
-        has_time = self._db.records.has_channel and time.monotonic() - followed.ended_since < PATIENCE_S
+        has_time = self._engine.records.has_channel and time.monotonic() - followed.ended_since < PATIENCE_S
         if not whole and has_time:
             return False
         if end is not None:
@@ -191,16 +182,16 @@ class Follower:
         run, end = followed.run, None
         while True:
             start = len(run.log) if followed.events else NO_EVENTS
-            rows = await self._db.read(self._relay.sent, run.id, start, PAGE)
+            rows = await self._engine.db.read(self._relay.sent, run.id, start, PAGE)
             end = next((row for row in rows if row.number == END), None)
             fresh = [row for row in rows if row.number != END]
             if fresh and not run.log:
-                wishes = await self._db.read(self._relay.wishes, [run.id])
+                wishes = await self._engine.db.read(self._relay.wishes, [run.id])
                 run.stream = wishes[0].stream if wishes else run.stream
             for row in fresh:
                 if row.number != len(run.log):
                     break
-                data = self._serde.loads_typed((row.tag, row.data))
+                data = self._engine.db.serde.loads_typed((row.tag, row.data))
                 run.log.append(ServerEvent(row.event, data, row.at) if row.event else None)
             if fresh:
                 run.wake()
@@ -225,17 +216,12 @@ class _Publication:
 class Publisher:
     """Fulfils other processes' wishes for the runs of this one. Events that nobody follows elsewhere are not written.
 
-    Args:
-        db: The tables of wishes and events; without a channel nothing is published.
-        known: The runs that are, or were, under way here.
+    Without a channel nothing is published.
     """
 
-    def __init__(self, db: Database, known: KnownRuns) -> None:
-        self._records = db.records.relay
-        self._db = db
-        # Serialises what runs send, and encrypts it where the database is.
-        self._serde: Any = getattr(db.saver, "serde", None)
-        self._known = known
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._relay = engine.records.relay
         self._open: dict[str, _Publication] = {}
         self._ended: WeakKeyDictionary[Run, bool] = WeakKeyDictionary()
         """Whose end is published, and whether with all events."""
@@ -247,22 +233,22 @@ class Publisher:
         Returns:
             The runs to be cancelled.
         """
-        if not self._db.records.has_channel or not runs:
+        if not self._engine.records.has_channel or not runs:
             return []
         by_id = {run.id: run for run in runs}
-        wishes = await self._db.read(self._records.wishes, list(by_id))
+        wishes = await self._engine.db.read(self._relay.wishes, list(by_id))
         for wish in wishes:
             if wish.stream:
                 run = by_id[wish.run_id]
-                sent = await self._db.read(self._records.next_number, run.id)
+                sent = await self._engine.db.read(self._relay.next_number, run.id)
                 run.stream, run.log = wish.stream, [*run.log, *[None] * (sent - len(run.log))]
         return self._fulfil(wishes)
 
     async def look(self, run_ids: Collection[str]) -> list[Run]:
         """Read the wishes for these runs, and return the runs to be cancelled."""
-        if not self._db.records.has_channel or not run_ids:
+        if not self._engine.records.has_channel or not run_ids:
             return []
-        return self._fulfil(await self._db.read(self._records.wishes, list(run_ids)))
+        return self._fulfil(await self._engine.db.read(self._relay.wishes, list(run_ids)))
 
     async def finish(self, run: Run, status: RunStatus) -> None:
         """Publish how a run ends, before that is written down: whoever reads it there has all that the run sent."""
@@ -278,10 +264,10 @@ class Publisher:
         if run in self._ended:
             await self.tell(f"ended:{run.id}")
 
-    async def tell(self, what: str) -> None:
+    async def tell(self, *hints: str) -> None:
         """Tell the other processes something, where they can hear it."""
-        if self._db.records.has_channel:
-            await self._db.write(self._records.tell, what)
+        if self._engine.records.has_channel and hints:
+            await self._engine.db.write(self._relay.tell, *hints)
 
     async def close(self) -> None:
         """Publish nothing more."""
@@ -290,7 +276,7 @@ class Publisher:
     def _fulfil(self, wishes: Sequence[Wish]) -> list[Run]:
         cancelled = []
         for wish in wishes:
-            run = self._known.here.get(wish.run_id)
+            run = self._engine.known.here.get(wish.run_id)
             if run is None:
                 continue
             if wish.cancel and not run.ended:
@@ -310,9 +296,9 @@ class Publisher:
         run = publication.run
         try:
             async with publication.lock:
-                await self._db.write(self._records.name_stream, run.id, run.stream)
+                await self._engine.db.write(self._relay.name_stream, run.id, run.stream)
                 if wish.stream == run.stream:
-                    publication.position = await self._db.read(self._records.next_number, run.id)
+                    publication.position = await self._engine.db.read(self._relay.next_number, run.id)
             while True:
                 changed = run.change()
                 await self._flush(publication, run.status if run.ended else None)
@@ -336,21 +322,21 @@ class Publisher:
                 for number, event in enumerate(batch, publication.position):
                     name, data, at = event or ("", None, 0)
                     rows.append(SentEvent(number, name, at, *self._dumped(data)))
-                await self._db.write(self._records.send, run.id, rows)
+                await self._engine.db.write(self._relay.send, run.id, rows)
                 publication.position += len(batch)
                 is_new = True
             if status is not None and self._ended.get(run) is not publication.events:
                 end = {"status": status, "error": run.error, "output": run.output, "used": run.used,
                        "count": publication.position if publication.events else None}  # fmt: skip
-                await self._db.write(self._records.send, run.id, [SentEvent(END, "end", 0, *self._dumped(end))])
+                await self._engine.db.write(self._relay.send, run.id, [SentEvent(END, "end", 0, *self._dumped(end))])
                 self._ended[run] = publication.events
                 is_new = True
             if is_new:
-                await self._db.write(self._records.tell, f"sent:{run.id}")
+                await self._engine.db.write(self._relay.tell, f"sent:{run.id}")
 
     def _dumped(self, data: Any) -> tuple[str, bytes]:
         try:
-            tag, content = self._serde.dumps_typed(data)
+            tag, content = self._engine.db.serde.dumps_typed(data)
         except (TypeError, ValueError):  # of a type of a user's own, which nobody could read back
-            tag, content = self._serde.dumps_typed(type(data).__name__)
+            tag, content = self._engine.db.serde.dumps_typed(type(data).__name__)
         return tag, content

@@ -384,6 +384,8 @@ class Database:
     def __init__(self, saver: Any) -> None:
         self.saver = saver
         self.records = open_records(saver)
+        # Serialises what runs send, and encrypts it where the database is.
+        self.serde: Any = getattr(saver, "serde", None)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="redraft-server-write")
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-server-read")
 

@@ -67,10 +67,9 @@ class RelayRecords:
         self._tables = tables
 
     def tell(self, *hints: str) -> None:
-        """Wake the other processes of the database."""
-        if self._tables.has_channel:
-            statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
-            self._tables.query(statement, {"channel": CHANNEL, "hints": list(hints)})
+        """Wake the other processes of a database that has a channel."""
+        statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
+        self._tables.query(statement, {"channel": CHANNEL, "hints": list(hints)})
 
     def wish(self, run_id: str, *, events: bool = False, cancel: bool = False) -> None:
         """Wish something of a run for a while; a wish to cancel it holds until it has ended."""
