@@ -93,7 +93,7 @@ class Ours:
             async def _work(self, run: Any) -> None:
                 with suppress(asyncio.CancelledError):
                     await jobs.do(run.id, run.thread_id, run.caller.id, run.request["seconds"])
-                await self._execution.ended(run, "interrupted" if run.id in self._execution.cancelled else "success")
+                await self.execution.ended(run, "interrupted" if run.id in self.execution.cancelled else "success")
 
         settings = Settings(db=self._url, work=works, max_concurrent_runs=PLACES)
         self._engine = Bare(settings, build_model=lambda spec: ScriptedModel([]))
@@ -109,11 +109,11 @@ class Ours:
 
         request = {"seconds": seconds}
         run = Run(job, thread, "refine", Caller(caller), created_at=now(), updated_at=now(), request=request)
-        await self._engine._takeover.note(run)
-        await self._engine._publisher.tell("queued")
+        await self._engine.tending.note(run)
+        await self._engine.publisher.tell("queued")
 
     async def cancel(self, job: str) -> None:
-        await self._engine._ending.end(await self._engine.run(type("", (), {"__eq__": lambda *_: True})(), job))  # type: ignore[arg-type]
+        await self._engine.ending.end(await self._engine.run(type("", (), {"__eq__": lambda *_: True})(), job))  # type: ignore[arg-type]
 
     async def recover(self) -> bool:
         """Return whether a killed worker's jobs have to be asked for again by hand."""

@@ -183,7 +183,7 @@ async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> lis
         clients, idle = Clients(url), len(asyncio.all_tasks()) - 1
         for _ in range(runs // batch):
             await clients.run(batch)
-            await open_connections(engine._assistants.model(spec))
+            await open_connections(engine.presets.model(spec))
             await open_readers(engine.saver)
             await settled(idle)
             waiting = await engine.queued()

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
-from .api import agent_protocol_api, chat_completions_api, demo_api, metrics, responses_api, runs_api
+from .api import (
+    assistants_api,
+    chat_completions_api,
+    demo_api,
+    metrics,
+    protocol_api,
+    responses_api,
+    runs_api,
+    store_api,
+    thread_states_api,
+    threads_api,
+)
 from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask_logs
-from .api.problems import GUARDS, handle_problems
+from .api.problems import GUARDS, handle_problems, problem
 from .api.webhooks import Webhooks
 from .engine.engine import Engine
-from .page import assets_api, home_api, live_api, meta_api, views_api
+from .page import home_api, live_api, meta_api, views_api
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from .settings import Settings
 
-__all__ = ["create_app"]
+__all__ = ["NOT_SERVED", "create_app"]
 
 EXPOSED = ("Content-Location", "Location", "Retry-After", "X-Pagination-Next", "X-Pagination-Total",
            "Mcp-Session-Id")  # fmt: skip
 """Headers that LangGraph's client and MCP's read, and a page of another site else does not see."""
+
+CRONS = "runs at set times are not served; let the system's scheduler ask for them"
+
+STORAGE = "how many bytes a thread takes is not served; the database tells how much it holds"
+
+NOT_SERVED = {
+    ("GET", "/threads/{thread_id}/storage"): STORAGE,
+    ("POST", "/threads/{thread_id}/runs/crons"): CRONS,
+    ("POST", "/runs/crons"): CRONS,
+    ("GET", "/runs/crons/{cron_id}"): CRONS,
+    ("PATCH", "/runs/crons/{cron_id}"): CRONS,
+    ("DELETE", "/runs/crons/{cron_id}"): CRONS,
+    ("POST", "/runs/crons/search"): CRONS,
+    ("POST", "/runs/crons/count"): CRONS,
+}
+"""By method and path, the reason; an answer with one helps more than a bare 404."""
 
 
 def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
@@ -63,9 +91,13 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
     mask_logs()
     app.state.engine, app.state.settings = engine, settings
     handle_problems(app)
-    api = (agent_protocol_api, chat_completions_api, responses_api, demo_api, metrics, meta_api)
-    for part in (*api, assets_api, home_api, live_api, views_api):
+    # LangGraph's clients, then OpenAI's, then ours.
+    api = (assistants_api, threads_api, thread_states_api, runs_api, protocol_api, store_api)
+    own = (demo_api, metrics, meta_api, home_api, live_api, views_api)
+    for part in (*api, chat_completions_api, responses_api, *own):
         app.include_router(part.router)
+    for (method, path), reason in NOT_SERVED.items():
+        app.add_api_route(path, partial(_refuse, reason), methods=[method], include_in_schema=False)
     app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)
     app.state.metrics = metrics.MetricsByCaller(engine)
     engine.on_finished.append(app.state.metrics.finished)
@@ -83,7 +115,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         tokens=settings.tokens,
         metrics_tokens=settings.metrics_tokens,
         host=settings.host,
-        open_paths={*meta_api.OPEN, *assets_api.ASSETS},
+        open_paths=meta_api.OPEN,
         allow_origins=settings.allow_origins,
     )
     app.add_middleware(HeaderMiddleware)
@@ -98,6 +130,10 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
             allow_private_network=True,
         )
     return app
+
+
+async def _refuse(reason: str) -> Response:
+    return problem(404, "not_served", reason)
 
 
 def _doors(engine: Engine) -> list[Any]:

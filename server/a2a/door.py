@@ -50,7 +50,7 @@ class A2ADoor:
         await asyncio.to_thread(import_module, ".handler", __package__)
         request = Request(scope, receive)
         name = request.path_params.get("assistant_id") or request.query_params.get("assistant_id", DEFAULT)
-        assistant = self._engine.assistants().get(name)
+        assistant = self._engine.presets.known.get(name)
         is_card = scope["path"].endswith("/agent-card.json")
         if assistant is None:
             await problem(404, "not_found", "there is no such assistant")(scope, receive, send)

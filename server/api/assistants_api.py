@@ -81,7 +81,7 @@ def assistant_json(assistant: Assistant) -> dict[str, Any]:
 async def matching(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant: the caller's own, then the presets."""
     every = await engine.saved.every(caller)
-    every += [assistant_json(assistant) for assistant in engine.assistants().values() if assistant.served.listed]
+    every += [assistant_json(assistant) for assistant in engine.presets.known.values() if assistant.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
         every.sort(key=lambda assistant: str(assistant[key]), reverse=search.sort_order == "desc")
@@ -121,8 +121,8 @@ async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search
 @router.get("/{assistant_id}")
 async def get(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return an assistant."""
-    if assistant_id in engine.assistants():
-        return json_response(assistant_json(engine.assistant(assistant_id)))
+    if assistant_id in engine.presets.known:
+        return json_response(assistant_json(engine.presets.get(assistant_id)))
     return json_response(await engine.saved.get(caller, assistant_id))
 
 
@@ -154,7 +154,7 @@ async def set_latest(engine: KnownEngine, caller: KnownCaller, assistant_id: str
 async def schemas(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return the JSON schemas of what the graph takes and gives, and of the options that a caller may set."""
     preset, graph = await _graph(engine, caller, assistant_id)
-    options = call_options(engine.assistant(preset), engine.settings).model_json_schema()
+    options = call_options(engine.presets.get(preset), engine.settings).model_json_schema()
     models = [engine.settings.model, *engine.settings.models]
     options["properties"] = {**options.get("properties", {}), "model": {"enum": models, "description": "Writes."}}
     return json_response(
@@ -174,8 +174,7 @@ async def drawing(engine: KnownEngine, caller: KnownCaller, assistant_id: str, x
     """Return the nodes and edges of the graph."""
     _, graph = await _graph(engine, caller, assistant_id)
     depth = xray if isinstance(xray, bool) else min(max(xray, 0), 10)
-    drawn = await graph.aget_graph(xray=depth)
-    return json_response(drawn.to_json())
+    return json_response((await graph.aget_graph(xray=depth)).to_json())
 
 
 @router.post("/{assistant_id}/versions")
@@ -184,8 +183,8 @@ async def versions(
 ) -> Response:
     """Return the versions of an assistant, the newest first; a preset has one."""
     body = body or Search()
-    if assistant_id in engine.assistants():
-        every = [assistant_json(engine.assistant(assistant_id))]
+    if assistant_id in engine.presets.known:
+        every = [assistant_json(engine.presets.get(assistant_id))]
     else:
         every = await engine.saved.versions(caller, assistant_id)
     wanted = (body.metadata or {}).items()
@@ -212,7 +211,7 @@ async def subgraph(
 
 def _check_changes(engine: Engine, assistant_id: str) -> None:
     """Raise BadRequestError for a preset of the server, which no caller changes."""
-    if assistant_id in engine.assistants():
+    if assistant_id in engine.presets.known:
         raise BadRequestError("a preset of the server stays as it is: make an assistant of it (POST /assistants)")
 
 

@@ -19,11 +19,17 @@ from ..engine.requests import conversation_input
 from ..engine.runs import Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_options import RequestRefusedError, StructuredFormat, call_item, calls_in, format_of, functions_of
 from .openai_runs import (
+    ROLES,
     OpenAIRoute,
+    RequestRefusedError,
+    StructuredFormat,
     answered,
+    call_item,
+    calls_in,
     error_body,
+    format_of,
+    functions_of,
     model_data,
     presets,
     problem_of,
@@ -140,7 +146,7 @@ async def chat(body: ChatRequest, request: Request, engine: KnownEngine, caller:
     """Run a workflow on the last user message, and return its answer, whole or as a stream."""
     body.check_supported()
     preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
-    assistant, form = engine.assistant(preset), format_of(body.response_format, param="response_format")
+    assistant, form = engine.presets.get(preset), format_of(body.response_format, param="response_format")
     functions = functions_of(body.tools, body.tool_choice, assistant)
     options = {**(form.options(assistant, param="response_format") if form else {}), **functions}
     instruction = form.instruction if form else ""
@@ -189,12 +195,8 @@ def _taken(message: ChatMessage, text: str, *, tools: bool) -> list[dict[str, An
     calls = {}
     if tools and message.role == "assistant" and message.tool_calls:
         calls = {"tool_calls": message.tool_calls}
-    role = SPEAKER.get(message.role)
+    role = ROLES.get(message.role)
     return [{"role": role, "content": text, **calls}] if role and (calls or text.strip()) else []
-
-
-SPEAKER = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-"""Roles as graphs know them; what tools said elsewhere is left out."""
 
 
 class ChatReply:

@@ -43,12 +43,8 @@ def problem(
 
 def handle_problems(app: FastAPI) -> None:
     """Answer every error of the app in the one shape."""
-    app.add_exception_handler(RefusedError, _refused)
-    for kind in UNREADABLE:
-        app.add_exception_handler(kind, _bad_checkpoint)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
+    for kind in (RefusedError, *UNREADABLE, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer)
 
 
 REFUSALS: dict[type[Exception], tuple[int, str]] = {
@@ -61,42 +57,30 @@ REFUSALS: dict[type[Exception], tuple[int, str]] = {
 """The status and the word for programs of each refusal of the engine."""
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    seconds = getattr(error, "retry_after_s", None)
-    headers = None if seconds is None else {"Retry-After": str(seconds)}
-    return problem(*REFUSALS[type(error)], str(error), headers=headers)
-
-
-async def _bad_checkpoint(request: Request, error: Exception) -> Response:
-    LOG.error("%s", error)
-    return problem(500, "bad_checkpoint", REFUSED)
+async def _answer(request: Request, error: Exception) -> Response:
+    if isinstance(error, RefusedError):
+        headers = None if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+        return problem(*REFUSALS[type(error)], str(error), headers=headers)
+    if isinstance(error, RequestValidationError):
+        # The place and what is wrong there, never what was sent.
+        message = "; ".join(
+            f"{'.'.join(str(part) for part in detail['loc'][1:])}: {detail['msg']}" for detail in error.errors()[:5]
+        )
+        return problem(422, "bad_request", message[:1000] or "the request makes no sense")
+    if isinstance(error, HTTPException):
+        status = error.status_code
+        message = "there is nothing here" if status == 404 else "the request can't be served"
+        return problem(status, NAMES.get(status, "bad_request"), message, headers=error.headers)
+    if isinstance(error, UNREADABLE):
+        LOG.error("%s", error)
+        return problem(500, "bad_checkpoint", REFUSED)
+    LOG.error("a request failed", exc_info=error)
+    return problem(500, "internal", "something went wrong; the server's log says what")
 
 
 UNREADABLE = (BadCheckpointError, BadRunError)
 """Errors of a thread whose stored rows are none of ours."""
 REFUSED = "what is stored of this thread is refused; the server's log says why"
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    details = error.errors() if isinstance(error, RequestValidationError) else []
-    # The place and what is wrong there, never what was sent.
-    message = "; ".join(
-        f"{'.'.join(str(part) for part in detail['loc'][1:])}: {detail['msg']}" for detail in details[:5]
-    )
-    return problem(422, "bad_request", message[:1000] or "the request makes no sense")
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
-    message = "there is nothing here" if status == 404 else "the request can't be served"
-    return problem(status, NAMES.get(status, "bad_request"), message, headers=headers)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    LOG.error("a request failed", exc_info=error)
-    return problem(500, "internal", "something went wrong; the server's log says what")
-
 
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 

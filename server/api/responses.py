@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from ...state.usage import NO_USAGE
-from .openai_options import RequestRefusedError, StructuredFormat, calls_in
-from .openai_runs import run_facts, unix_seconds
+from .openai_runs import ROLES, RequestRefusedError, StructuredFormat, call_item, calls_in, run_facts, unix_seconds
 from .wire import RequestBody
 
 if TYPE_CHECKING:
@@ -103,9 +102,9 @@ def messages_of(request: ResponseRequest, instruction: str = "") -> list[dict[st
 def _of_tools(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an item about a tool as the message of chat completions; `None` where it is none."""
     if item.get("type") == "function_call":
-        function = {"name": str(item.get("name")), "arguments": str(item.get("arguments") or "{}")}
-        call = {"id": str(item.get("call_id")), "type": "function", "function": function}
-        return {"role": "assistant", "content": "", "tool_calls": [call]}
+        call = {"id": str(item.get("call_id")), "name": str(item.get("name"))}
+        called = call_item({**call, "arguments": str(item.get("arguments") or "{}")})
+        return {"role": "assistant", "content": "", "tool_calls": [called]}
     if item.get("type") == "function_call_output":
         return {"role": "tool", "content": _words(item.get("output")), "tool_call_id": str(item.get("call_id"))}
     return None
@@ -122,7 +121,6 @@ def _words(content: Any) -> str:
     return "".join(part["text"] for part in parts)
 
 
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 TEXTS = ("input_text", "output_text", "text")
 
 

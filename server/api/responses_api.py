@@ -16,8 +16,19 @@ from ..engine.requests import conversation_input
 from ..engine.runs import Caller, NotThereError, Run, Submission
 from ..progress_text import progress
 from .guards import KnownCaller, KnownEngine
-from .openai_options import RequestRefusedError, call_item, calls_in, format_of, functions_of
-from .openai_runs import OpenAIRoute, answered, presets, problem_of, reasoning, split_model
+from .openai_runs import (
+    OpenAIRoute,
+    RequestRefusedError,
+    answered,
+    call_item,
+    calls_in,
+    format_of,
+    functions_of,
+    presets,
+    problem_of,
+    reasoning,
+    split_model,
+)
 from .problems import Answers, answers
 from .responses import INSTRUCTIONS, KEPT, ResponseReply, ResponseRequest, messages_of, response_id, run_id_of
 from .wire import json_response, sse
@@ -37,7 +48,7 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
     """Run a workflow on what is given, and return its response, whole or as a stream."""
     body.check_supported()
     preset, upstream = split_model(body.model, presets(engine), engine.settings.models)
-    assistant = engine.assistant(preset)
+    assistant = engine.presets.get(preset)
     form = format_of(body.text.format if body.text else None, param="text.format")
     options = {
         **(form.options(assistant, param="text.format") if form else {}),
@@ -57,8 +68,7 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
     if body.limits is not None:
         values["limits"] = body.limits
     rest: dict[str, Any] = {"stream_modes": ("custom",), "model": upstream, "options": options, **place}
-    submission = Submission(assistant=preset, input=values, metadata={KEPT: body.kept()}, **rest)
-    run = await engine.submit(caller, submission)
+    run = await engine.submit(caller, Submission(assistant=preset, input=values, metadata={KEPT: body.kept()}, **rest))
     reply = ResponseReply(run, form)
 
     async def whole() -> Any:
@@ -170,25 +180,21 @@ async def _response_json(engine: Engine, run: Run) -> Any:
     reply = ResponseReply(run, format_of(run.metadata[KEPT].get("format"), param="text.format"))
     if not run.ended:
         return reply.waiting()
-    output = await _output(engine, run)
-    return reply.whole(output, await reasoning(run), problem_of(run))
+    return reply.whole(await _output(engine, run), await reasoning(run), problem_of(run))
 
 
 async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterator[bytes]:
     for event in reply.begun():
-        yield _sse(event)
+        yield sse(event, event["type"])
     texts = []
     async for text in progress(run):
         texts.append(text)
-        yield _sse(reply.thought(text))
+        event = reply.thought(text)
+        yield sse(event, event["type"])
     problem = problem_of(run)
     output = {} if problem else await _output(engine, run)
     for event in reply.ended(output, "".join(texts), problem):
-        yield _sse(event)
-
-
-def _sse(event: Mapping[str, Any]) -> bytes:
-    return sse(event, event["type"])
+        yield sse(event, event["type"])
 
 
 async def _output(engine: Engine, run: Run) -> Mapping[str, Any]:

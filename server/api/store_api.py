@@ -66,7 +66,9 @@ async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> Response:
         raise BadRequestError("index is not served: items are found by namespace and filter")
     if body.ttl is not None:
         raise BadRequestError("ttl is not served: an item stays until it is deleted")
-    await engine.store.put(caller, body.namespace, body.key, _checked(body.value))
+    if len(dumps(body.value)) > MOST_METADATA:
+        raise BadRequestError(f"a value has at most {MOST_METADATA} bytes of JSON")
+    await engine.store.put(caller, body.namespace, body.key, body.value)
     return Response(status_code=204)
 
 
@@ -109,12 +111,6 @@ async def namespaces(engine: KnownEngine, caller: KnownCaller, body: Namespaces)
     return json_response(
         {"namespaces": [list(namespace) for namespace in every[body.offset : body.offset + body.limit]]}
     )
-
-
-def _checked(value: dict[str, Any]) -> dict[str, Any]:
-    if len(dumps(value)) > MOST_METADATA:
-        raise BadRequestError(f"a value has at most {MOST_METADATA} bytes of JSON")
-    return value
 
 
 def _item_json(item: Item) -> dict[str, Any]:

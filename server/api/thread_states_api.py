@@ -124,8 +124,7 @@ async def history(
     engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Annotated[Past | None, Body()] = None
 ) -> Response:
     """Return states, the newest first."""
-    body = body or Past()
-    return await _history(engine, caller, thread_id, body)
+    return await _history(engine, caller, thread_id, body or Past())
 
 
 @router.get("/history")

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...faces.run_config import RunConfig
 from ...graphs import Preset, Served
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from ..settings import Settings
 
-__all__ = ["Assistant", "Assistants", "assistants_of"]
+__all__ = ["Assistant", "Assistants", "assistants_of", "cached"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Graph: TypeAlias = "CompiledStateGraph[Any, Any, Any, Any]"
 Source: TypeAlias = "RunConfig | tuple[Assistant, str]"
@@ -182,14 +185,8 @@ class Assistants:
             ImportError: An extra that the preset needs is not installed.
             ValueError: It can't be built here.
         """
-        key = _key(source)
         with self._lock:
-            if key not in self._graphs:
-                self._graphs[key] = self._build(source)
-                if len(self._graphs) > MOST_GRAPHS:
-                    self._graphs.popitem(last=False)
-            self._graphs.move_to_end(key)
-            return self._graphs[key]
+            return cached(self._graphs, _key(source), lambda: self._build(source), most=MOST_GRAPHS)
 
     def _build(self, source: Source) -> Graph:
         if isinstance(source, RunConfig):
@@ -218,3 +215,13 @@ def _key(source: Source) -> str:
         return json.dumps([source.preset, source.flat()], sort_keys=True)
     assistant, spec = source
     return f"{assistant.id} {spec}"
+
+
+def cached(cache: OrderedDict[K, V], key: K, make: Callable[[], V], *, most: int) -> V:
+    """Return a cached value, made where it is missing; the least recently used is evicted."""
+    if key not in cache:
+        cache[key] = make()
+        if len(cache) > most:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    return cache[key]

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.storage.leases import this_process
 from .background import Background
-from .records import Database, ThreadRecord, now
+from .records import now
 from .runs import Run, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .execution import Execution
-    from .following import Follower
-    from .known_runs import KnownRuns
-    from .queueing import RunQueue
+    from .engine import Engine
+    from .records import ThreadRecord
 
 __all__ = ["IN_FLIGHT", "Ending"]
 
@@ -23,29 +21,10 @@ IN_FLIGHT = ("pending", "running")
 
 
 class Ending:
-    """Ends runs where they stand, in every process of the database.
+    """Ends runs where they stand, in every process of the database."""
 
-    Args:
-        known: The runs.
-        queue: Those that wait, or run, in this process.
-        execution: Ends a run that does not run.
-        follower: Wishes the end of one that another process has.
-        db: The tables of runs, and their threads.
-    """
-
-    def __init__(
-        self,
-        known: KnownRuns,
-        queue: RunQueue,
-        execution: Execution,
-        follower: Follower,
-        db: Database,
-    ) -> None:
-        self._known = known
-        self._queue = queue
-        self._execution = execution
-        self._follower = follower
-        self._db = db
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._background = Background()
 
     def begin(self, run: Run) -> None:
@@ -64,31 +43,31 @@ class Ending:
         """
         if run.ended:
             return
-        if run.id in self._execution.cancelled:
+        if run.id in self._engine.execution.cancelled:
             await run.wait()
             return
         # Before its task is cancelled: this tells a caller's cancelling from the server's own end.
-        self._execution.cancelled.add(run.id)
+        self._engine.execution.cancelled.add(run.id)
         try:
             while not run.ended:
-                if await self._queue.cancel(run):
+                if await self._engine.queue.cancel(run):
                     if not run.ended:  # it was cancelled before its first step
-                        await self._execution.ended(run, "interrupted")
-                        self._known.wake([run.thread_id])
+                        await self._engine.execution.ended(run, "interrupted")
+                        self._engine.known.wake([run.thread_id])
                     return
                 # Where nobody runs it, nobody will from now on.
-                if await self._db.write(self._db.records.claim_one, run.id, this_process(), now=now()):
-                    self._known.begins_here(run)
-                    await self._execution.ended(run, "interrupted")
-                    await self._known.tell_moved([run.thread_id])
+                if await self._engine.db.write(self._engine.records.claim_one, run.id, this_process(), now=now()):
+                    self._engine.known.begins_here(run)
+                    await self._engine.execution.ended(run, "interrupted")
+                    await self._engine.known.tell_moved([run.thread_id])
                     return
-                await self._queue.pump()  # if it was claimed here just now, it has begun after this
-                if run not in self._queue:
-                    if not self._db.records.relay.has_channel:
+                await self._engine.queue.pump()  # if it was claimed here just now, it has begun after this
+                if run not in self._engine.queue:
+                    if not self._engine.records.has_channel:
                         raise TakenError("another server of this database runs it")
-                    await self._follower.cancel(run)
+                    await self._engine.follower.cancel(run)
         finally:
-            self._execution.cancelled.discard(run.id)
+            self._engine.execution.cancelled.discard(run.id)
 
     async def end_each(self, runs: Iterable[Run]) -> None:
         """End several runs.
@@ -107,7 +86,7 @@ class Ending:
 
     async def end_all(self, thread_id: str) -> None:
         """End every run of a thread."""
-        for run in await self._known.on_thread(thread_id):
+        for run in await self._engine.known.on_thread(thread_id):
             await self.end(run)
 
     async def make_way(self, record: ThreadRecord, multitask: str) -> dict[str, Any]:
@@ -130,17 +109,17 @@ class Ending:
 
         What was written stays in the history, beside the branch that the thread then is on.
         """
-        records = await self._db.read(self._db.records.runs, thread_id)
-        ids, first = {record.run_id for record in records if record.status in IN_FLIGHT}, None
+        runs = await self._engine.db.read(self._engine.records.runs, thread_id)
+        ids, first = {run.id for run in runs if run.status in IN_FLIGHT}, None
         await self.end_all(thread_id)
-        async for stored in self._db.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
+        async for stored in self._engine.saver.alist({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}):
             if stored.metadata.get("run_id") not in ids:
                 break
             first = stored
         for run_id in ids:
-            await self._known.remove(run_id)
+            await self._engine.known.remove(run_id)
         if first is not None and first.parent_config is not None:
             return {"checkpoint_id": first.parent_config["configurable"]["checkpoint_id"]}
         if first is not None:
-            await self._db.saver.adelete_thread(thread_id)
+            await self._engine.saver.adelete_thread(thread_id)
         return {}

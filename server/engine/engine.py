@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from ...faces.sessions import encryption_key, seal_key
 from ...state.storage.leases import this_process
-from ...state.threads.lease import LeaseHolder
 from ...state.threads.snapshots import astate_of
-from .assistants import Assistant, Assistants
+from .assistants import Assistants
 from .background import Background
 from .call_options import checked_options
 from .ceilings import Ceilings
 from .ending import IN_FLIGHT, Ending
 from .execution import Execution, Finished
-from .following import Follower
+from .following import Follower, Publisher
 from .known_runs import KnownRuns
 from .ownership import OwnedThreads
-from .publishing import Publisher
 from .queueing import RunQueue
 from .records import Database, now
 from .requests import can_be_id, checked_id, checked_request
 from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
 from .saved_assistants import SavedAssistants
 from .store import Store
-from .takeover import Takeover
-from .tending import Channel, Sweeper, Tending
+from .tending import Channel, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
@@ -62,7 +59,7 @@ class Engine:
         """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver
         self._build_model = build_model
-        self._background = Background()
+        self.background = Background()
         self._closing = AsyncExitStack()
         """Closed by `stop`, the last opened first."""
 
@@ -81,58 +78,35 @@ class Engine:
         if self.saver is None:
             self.saver = await asyncio.to_thread(_opened, settings.db)
             closing.push_async_callback(asyncio.to_thread, self.saver.close)
-        self._db = db = await asyncio.to_thread(Database, self.saver)
+        self.db = db = await asyncio.to_thread(Database, self.saver)
         closing.callback(db.close)
         self.records = db.records
         self.store = Store(db)
         self.owned = OwnedThreads(db)
-        self._assistants = Assistants(settings, self.saver, self._build_model)
-        self.graphs = ThreadGraphs(self._assistants, self.saver)
-        self.saved = SavedAssistants(db, self._assistants, settings)
-        self._ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
+        self.presets = Assistants(settings, self.saver, self._build_model)
+        self.graphs = ThreadGraphs(self.presets, self.saver)
+        self.saved = SavedAssistants(db, self.presets, settings)
+        self.ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
         # A wrong spec or a missing key ends the server now, and not its first run.
-        await asyncio.to_thread(self._assistants.model, settings.model)
+        await asyncio.to_thread(self.presets.model, settings.model)
         await db.write(self.records.usage.forget_past)
-        channel = Channel(self.saver.pool.conninfo if self.records.relay.has_channel else None)
-        follower = Follower(db, channel)
-        self.known = KnownRuns(db, follower)
-        self._publisher = Publisher(db, self.known)
+        self.channel = Channel(self.saver.pool.conninfo if self.records.has_channel else None)
+        self.follower = Follower(self)
+        self.known = KnownRuns(self)
+        self.publisher = Publisher(self)
         closing.push_async_callback(self._give_back)
-        closing.push_async_callback(self._background.close)
-        closing.push_async_callback(self._publisher.close)
-        closing.push_async_callback(follower.close)
-        self._execution = Execution(
-            self.graphs,
-            self.owned,
-            db,
-            LeaseHolder(self.saver),
-            publisher=self._publisher,
-            ceilings=self._ceilings,
-            max_seconds=settings.max_seconds_a_run,
-            on_finished=self.on_finished,
-        )
+        closing.push_async_callback(self.background.close)
+        closing.push_async_callback(self.publisher.close)
+        closing.push_async_callback(self.follower.close)
+        self.execution = Execution(self)
         at_once = settings.max_concurrent_runs if settings.work else 0
-        self._queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
-        closing.push_async_callback(self._queue.close)
-        self._ending = Ending(self.known, self._queue, self._execution, follower, db)
-        closing.push_async_callback(self._ending.close)
-        self._takeover = Takeover(db, most_attempts=settings.max_attempts)
-        self._sweeper = Sweeper(self.owned, db, settings)
-        self._tending = Tending(
-            settings,
-            db,
-            channel,
-            known=self.known,
-            queue=self._queue,
-            ending=self._ending,
-            takeover=self._takeover,
-            follower=follower,
-            publisher=self._publisher,
-            sweeper=self._sweeper,
-            background=self._background,
-        )
-        closing.push_async_callback(self._tending.stop)
-        await self._tending.start()
+        self.queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
+        closing.push_async_callback(self.queue.close)
+        self.ending = Ending(self)
+        closing.push_async_callback(self.ending.close)
+        self.tending = Tending(self)
+        closing.push_async_callback(self.tending.stop)
+        await self.tending.start()
 
     async def stop(self) -> None:
         """End what is under way where it stands; the next server of this database goes on with it."""
@@ -142,34 +116,22 @@ class Engine:
     async def _give_back(self) -> None:
         """Tell other servers that runs of this one wait again."""
         with suppress(Exception):
-            await self._publisher.tell("queued")
+            await self.publisher.tell("queued")
 
     # what there is
 
-    def assistants(self) -> Mapping[str, Assistant]:
-        """Return the assistants by id."""
-        return self._assistants.known
-
-    def assistant(self, name: str) -> Assistant:
-        """Return an assistant.
-
-        Raises:
-            NotThereError: There is none of this id.
-        """
-        return self._assistants.get(name)
-
     async def check_database(self) -> None:
         """Ask the database for the time; raises its own error where it does not answer."""
-        await self._db.read(self.records.clock)
+        await self.db.read(self.records.clock)
 
     async def queued(self) -> int:
         """Return the number of runs that wait, in all processes."""
-        return await self._queue.queued()
+        return await self.queue.queued()
 
     @property
     def running(self) -> int:
         """The number of runs under way in this process."""
-        return self._queue.running
+        return self.queue.running
 
     async def delete_thread(self, caller: Caller, thread_id: str) -> None:
         """Delete a thread of the caller's with all it holds; what runs on it is cancelled first.
@@ -178,7 +140,7 @@ class Engine:
             NotThereError: There is no such thread.
         """
         await self.owned.thread(caller, thread_id)
-        await self._ending.end_all(thread_id)
+        await self.ending.end_all(thread_id)
         await self.owned.erase(thread_id)
 
     async def sweep(self, at: datetime | None = None) -> list[str]:
@@ -187,7 +149,7 @@ class Engine:
         Args:
             at: The time; default: now.
         """
-        return await self._sweeper.sweep(at)
+        return await self.tending.sweep(at)
 
     # runs
 
@@ -205,15 +167,15 @@ class Engine:
             QueueFullError: As many runs wait as may.
             QuotaSpentError: The caller has used up what they may use today.
         """
-        await self._ceilings.check(caller)
+        await self.ceilings.check(caller)
         # Before a place is taken or a thread made, so that a bad request leaves nothing behind.
         request = await self._checked(caller, submission)
         # Kept over the awaits below, or two requests could both get the last place.
-        async with self._queue.place(caller):
+        async with self.queue.place(caller):
             thread_id, assistant = submission.thread_id, submission.assistant
             record = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
             if thread_id is not None:
-                request |= await self._ending.make_way(record, submission.multitask)
+                request |= await self.ending.make_way(record, submission.multitask)
             at = now(submission.after_s)
             run = Run(
                 id=str(uuid.uuid4()),
@@ -229,17 +191,17 @@ class Engine:
             )
             self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self._takeover.note(run, after_s=submission.after_s)
+            await self.tending.note(run, after_s=submission.after_s)
         if submission.after_s:
             loop = asyncio.get_running_loop()
-            loop.call_later(submission.after_s, lambda: self._background.do(self._begin_waiting(run)))
+            loop.call_later(submission.after_s, lambda: self.background.do(self._begin_waiting(run)))
         else:
             await self._begin_waiting(run)
         return run
 
     async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
         """Return the request of a run as it is kept, checked against the graph that it will run on."""
-        assistant, options = self.assistant(submission.assistant), submission.options
+        assistant, options = self.presets.get(submission.assistant), submission.options
         if submission.thread_id is None or submission.input is not None:
             if options:
                 options = checked_options(assistant, self.settings, options)
@@ -270,8 +232,8 @@ class Engine:
         """
         run = self.known.here.get(run_id)
         if (run is None or not run.here) and can_be_id(run_id):
-            record = await self._db.read(self.records.run, run_id)
-            run = None if record is None else self.known.of(record)
+            stored = await self.db.read(self.records.run, run_id)
+            run = None if stored is None else self.known.of(stored)
         # The same answer for both: nobody learns which ids another caller has.
         if run is None or run.caller != caller:
             raise NotThereError("there is no such run")
@@ -300,7 +262,7 @@ class Engine:
         Raises:
             NotThereError: There is no such run.
         """
-        await self._ending.end(await self.run(caller, run_id))
+        await self.ending.end(await self.run(caller, run_id))
 
     async def cancel_many(
         self,
@@ -325,14 +287,14 @@ class Engine:
         if thread_id is not None:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
-            in_flight = await self._db.read(self.records.in_flight)
-            every = [self.known.of(record) for record in in_flight if record.owner == caller.id]
+            in_flight = await self.db.read(self.records.in_flight)
+            every = [self.known.of(stored) for stored in in_flight if stored.caller == caller]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
             if any(thread_id not in (None, run.thread_id) for run in runs):
                 raise NotThereError("there is no such run")
-        await self._ending.end_each(runs)
+        await self.ending.end_each(runs)
 
     async def forget(self, caller: Caller, run_id: str) -> None:
         """Cancel a run that has not ended, and forget it; its thread stays.
@@ -341,42 +303,42 @@ class Engine:
             NotThereError: There is no such run.
         """
         run = await self.run(caller, run_id)
-        await self._ending.end(run)
+        await self.ending.end(run)
         await self.known.remove(run.id)
 
     # within
 
     async def _begin_waiting(self, run: Run) -> None:
         """Let a run begin that waits; where it can't here, tell the others."""
-        await self._queue.pump()
+        await self.queue.pump()
         if not run.here:
-            await self._publisher.tell("queued")
+            await self.publisher.tell("queued")
 
     async def _work(self, run: Run) -> None:
         run.started_at = time.time()
         self.known.wake([run.thread_id])
-        await self._execution.work(run)
+        await self.execution.work(run)
 
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
-        records = await self._db.write(self.records.claim, this_process(), most, now=now())
-        if owners := {record.owner for record in records}:
+        claimed = await self.db.write(self.records.claim, this_process(), most, now=now())
+        if owners := {run.caller.id for run in claimed}:
             # Not waited for, and in order all the same: before the next claim of this process.
-            self._background.do(self._db.write(self.records.note_turns, owners))
-        runs = [self.known.claimed(record) for record in records]
+            self.background.do(self.db.write(self.records.note_turns, owners))
+        runs = [self.known.claimed(run) for run in claimed]
         try:
-            cancelled = await self._publisher.claimed(runs)
+            cancelled = await self.publisher.claimed(runs)
         except Exception:
             LOG.exception("what is wished of runs can't be read")
         else:
             for run in cancelled:
-                self._ending.begin(run)
-        self._background.do(self.known.tell_moved([run.thread_id for run in runs]))
+                self.ending.begin(run)
+        self.background.do(self.known.tell_moved([run.thread_id for run in runs]))
         return runs
 
     async def _count(self) -> tuple[Mapping[str, int], int]:
         # Where things are written, so that it is in order with the runs that are about to be added.
-        return await self._db.write(self.records.waiting, this_process())
+        return await self.db.write(self.records.waiting, this_process())
 
 
 def _opened(db: str) -> Any:

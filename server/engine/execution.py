@@ -1,10 +1,11 @@
-"""Execution of one run: its graph streamed within a time limit, and how it ended written down. Internal."""
+"""Execution of one run: its graph streamed within a time limit, in the modes asked for, and its end noted. Internal."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
+import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -12,23 +13,22 @@ from ...nodes.runtime.call_ceiling import under_ceiling
 from ...state import ChangedGraphError, Thread
 from ...state.storage.lease_keeper import TAKEN_OVER
 from ...state.storage.leases import LostLeaseError, this_process
+from ...state.threads.lease import LeaseHolder
 from ...state.threads.record_checks import EditedRecordError, compared
-from .records import Database, now
+from .records import now
+from .requests import MODES
 from .runs import LOG, BadRequestError, NotThereError, Run, RunStatus
-from .streaming import stream_graph
-from .thread_graphs import ThreadGraphs, offering_fork
+from .thread_graphs import offering_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
     from ...faces.run_config import RunConfig
-    from ...state.threads.lease import LeaseHolder
-    from .ceilings import Ceilings
-    from .ownership import OwnedThreads
-    from .publishing import Publisher
+    from .engine import Engine
 
 __all__ = ["PASSED_ON", "Execution", "Finished"]
 
@@ -40,62 +40,35 @@ TOKENS_KEPT_S = 60.0
 
 
 class Execution:
-    """Executes runs.
+    """Executes runs, each thread's one at a time."""
 
-    Args:
-        graphs: Those that threads are run on.
-        owned: The threads they run on.
-        db: Where it is noted how they stand.
-        leases: Keeps each thread to one run at a time.
-        publisher: Tells who follows them on other replicas.
-        ceilings: What each run may use.
-        max_seconds: How long a run may take by the clock.
-        on_finished: Called with each run that ended, and its output.
-    """
-
-    def __init__(
-        self,
-        graphs: ThreadGraphs,
-        owned: OwnedThreads,
-        db: Database,
-        leases: LeaseHolder,
-        *,
-        publisher: Publisher,
-        ceilings: Ceilings,
-        max_seconds: float,
-        on_finished: list[Finished],
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.cancelled: set[str] = set()
         """Ids of the runs that are being cancelled."""
-        self._graphs = graphs
-        self._owned = owned
-        self._db = db
-        self._leases = leases
-        self._publisher = publisher
-        self._ceilings = ceilings
-        self._max_seconds = max_seconds
-        self._on_finished = on_finished
+        self._engine = engine
+        self._leases = LeaseHolder(engine.saver)
 
     async def work(self, run: Run) -> None:
         """Run what this process has claimed to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         lost = False
         run.status = "running"
-        clock, ceiling = asyncio.timeout(self._max_seconds), None
+        clock, ceiling = asyncio.timeout(self._engine.settings.max_seconds_a_run), None
         try:
             async with clock:
                 run.send("metadata", {"run_id": run.id, "attempt": run.attempts})
-                ceiling = await self._ceilings.of_run(run)
+                ceiling = await self._engine.ceilings.of_run(run)
                 # The shell or another server may run the thread right now.
                 async with self._leases.leased(run.thread_id, wait=True) as control:
-                    stored = await self._graphs.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
+                    stored = await self._engine.saver.aget_tuple({"configurable": {"thread_id": run.thread_id}})
                     # Its input is in the thread: given once more, the task would begin anew and be paid twice.
                     begun = run.begun or (stored is not None and stored.metadata.get("run_id") == run.id)
                     graph, recipe = await self._graph(run, begun=begun)
                     config = _config(run, recipe)
                     with under_ceiling(ceiling):
                         if begun:
-                            await self._mark_begun(run)
+                            run.begun = True
+                            await self._change(run, begun=1)
                         entry, config = await _start(run, graph, config, begun=begun, new=stored is None)
                         status = await _drive(run, graph, entry, config, control)
         except asyncio.CancelledError:
@@ -111,7 +84,7 @@ class Execution:
             # Not `except TimeoutError`, which may be the model's own.
             if clock.expired():
                 status = "timeout"
-                message = f"the run took longer than {self._max_seconds:g} s"
+                message = f"the run took longer than {self._engine.settings.max_seconds_a_run:g} s"
                 run.error = {"error": "RunTimeoutError", "message": message}
             else:  # what models and libraries say may hold prompts, paths and keys
                 LOG.exception("run %s failed", run.id)
@@ -141,26 +114,28 @@ class Execution:
         if run.error is not None:
             run.send("error", run.error)
         if not lost:
-            await self._publisher.finish(run, status)
+            await self._engine.publisher.finish(run, status)
         try:
             if run.stateless and not lost:
-                await self._owned.erase(run.thread_id)
+                await self._engine.owned.erase(run.thread_id)
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
                 if await self._change(run, at, status=status, error=run.error, process=""):
-                    await self._db.write(self._db.records.change_thread, run.thread_id, now=at, status=standing)
+                    await self._engine.db.write(
+                        self._engine.records.change_thread, run.thread_id, now=at, status=standing
+                    )
             if not lost:
-                await self._db.write(self._db.records.usage.forget, run.id)
+                await self._engine.db.write(self._engine.records.usage.forget, run.id)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database.
         run.updated_at, run.ended_at, run.status = at, time.time(), status
         run.wake()
         with suppress(Exception):  # whoever follows it elsewhere looks now and then
-            await self._publisher.tell_end(run)
+            await self._engine.publisher.tell_end(run)
         asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
         self.cancelled.discard(run.id)
-        for finished in self._on_finished:
+        for finished in self._engine.on_finished:
             try:
                 finished(run, run.output)
             except Exception:
@@ -170,23 +145,23 @@ class Execution:
         """Return the graph that a run is on, and its recipe: for a new task the assistant's, else the thread's."""
         fresh = run.request.get("input") is not None
         if fresh and not begun:
-            return await self._graphs.assistant(run.assistant, run.model, run.options)
-        record = await self._owned.thread(run.caller, run.thread_id)
+            return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
+        record = await self._engine.owned.thread(run.caller, run.thread_id)
         try:
-            return await self._graphs.going_on(record, run.assistant, run.model, run.request.get("checkpoint_id"))
+            return await self._engine.graphs.going_on(
+                record, run.assistant, run.model, run.request.get("checkpoint_id")
+            )
         except BadRequestError:
             if not fresh:
                 raise
             # A server that had other models began it; the record says in what the graph of this one differs.
-            return await self._graphs.assistant(run.assistant, run.model, run.options)
-
-    async def _mark_begun(self, run: Run) -> None:
-        run.begun = True
-        await self._change(run, begun=1)
+            return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
 
     async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
         at = at or now()
-        return await self._db.write(self._db.records.change_run, run.id, now=at, held_by=this_process(), **changes)
+        return await self._engine.db.write(
+            self._engine.records.change_run, run.id, now=at, held_by=this_process(), **changes
+        )
 
 
 def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:
@@ -308,3 +283,102 @@ def upstream_error(error: BaseException) -> dict[str, str] | None:
             return {"error": type(error).__name__, "message": message, "upstream_status": str(status), **wait}
         cause = cause.__cause__
     return None
+
+
+async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig, control: RunControl) -> None:
+    """Stream the graph to its end, send what the run was asked to send, and keep its last values in `run.output`."""
+    wanted, subgraphs = run.request["stream_modes"], run.request["subgraphs"]
+    # The values are the run's output, whether the caller wants to see them or not.
+    modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted if mode != "events")]))
+    parts = _MessageParts()
+    options = {
+        "stream_mode": modes,
+        "subgraphs": subgraphs,
+        # What a step paid for is in the database before the next one begins.
+        "durability": "sync",
+        "control": control,
+        **{name: value for name in ("interrupt_before", "interrupt_after") if (value := run.request.get(name))},
+    }
+    items = (
+        _with_events(run, graph, entry, config, options)
+        if "events" in wanted
+        else graph.astream(entry, config, **options)
+    )
+    async for item in items:
+        namespace, mode, data = item if subgraphs else ((), *item)
+        if mode == "values" and not namespace:
+            # what a person is asked comes by itself
+            run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
+        suffix = "".join(f"|{part}" for part in namespace)
+        if mode != "messages" and mode in wanted:
+            run.send(mode + suffix, SHOWN[mode](data) if mode in SHOWN else data)
+        if mode == "messages" and "messages-tuple" in wanted:
+            run.send("messages" + suffix, list(data))
+        if mode == "messages" and "messages" in wanted:
+            for event, part in parts.read(*data):
+                run.send(event + suffix, part)
+
+
+async def _with_events(
+    run: Run, graph: Any, entry: Any, config: RunnableConfig, options: Mapping[str, Any]
+) -> AsyncIterator[Any]:
+    """Give what the graph streams, and send all events of LangChain's besides."""
+    root = str(uuid.UUID(run.id))
+    config = {**config, "run_id": uuid.UUID(root)}
+    async for event in graph.astream_events(entry, config, version="v2", **options):
+        if event["event"] == "on_chain_stream" and event["run_id"] == root:
+            yield event["data"]["chunk"]
+        else:
+            run.send("events", event)
+
+
+def _checkpoint(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint as clients read it: with its place, and its parent's, beside LangGraph's configs."""
+    places = {"checkpoint": payload["config"], "parent_checkpoint": payload.get("parent_config")}
+    tasks = [
+        {**{name: part for name, part in task.items() if name != "state"}, "checkpoint": _place(task["state"])}
+        if task.get("state")
+        else task
+        for task in payload["tasks"]
+    ]
+    return {**payload, **{name: _place(config) for name, config in places.items()}, "tasks": tasks}
+
+
+def _place(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return None if config is None else config["configurable"]
+
+
+def _debug(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**data, "payload": _checkpoint(data["payload"])} if data["type"] == "checkpoint" else data
+
+
+def _tool(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    # What a tool's error says may hold paths and keys.
+    return {**data, "message": "the tool failed"} if data.get("event") == "tool-error" else data
+
+
+SHOWN = {"checkpoints": _checkpoint, "debug": _debug, "tools": _tool}
+
+
+class _MessageParts:
+    """Puts the pieces of messages together."""
+
+    def __init__(self) -> None:
+        self._so_far: dict[str, Any] = {}
+
+    def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Give the events of one piece: `messages/metadata` for a new message, then `messages/partial` with what there
+        is of it, or `messages/complete` with all of it."""
+        from langchain_core.messages import BaseMessageChunk
+
+        name = message.id or ""
+        if name not in self._so_far:
+            yield "messages/metadata", {name: {"metadata": dict(metadata)}}
+        if not isinstance(message, BaseMessageChunk):
+            self._so_far[name] = message
+            yield "messages/complete", [message]
+            return
+        earlier = self._so_far.get(name)
+        self._so_far[name] = message if earlier is None else earlier + message
+        last = getattr(message, "chunk_position", None) == "last"
+        yield "messages/complete" if last else "messages/partial", [self._so_far[name]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from .records import Records
 
 __all__ = ["SET_UP_ITEMS", "Item", "ItemRecords"]
 
@@ -42,26 +44,16 @@ class ItemRecords:
 
     Args:
         space: Its name.
-        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
-        hide: Encrypts a value, or writes it as text.
-        show: Reads it again.
+        tables: Those of the server, of which they are one.
     """
 
-    def __init__(
-        self,
-        space: str,
-        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
-        hide: Callable[[Mapping[str, Any]], str],
-        show: Callable[[str], Any],
-    ) -> None:
+    def __init__(self, space: str, tables: Records) -> None:
         self._space = space
-        self._query = query
-        self._hide = hide
-        self._show = show
+        self._tables = tables
 
     def get(self, owner: str, namespace: Sequence[str], key: str) -> Item | None:
         statement = f"SELECT {COLUMNS} FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s"  # noqa: S608
-        rows = self._query(statement, self._values(owner, namespace, key=key))
+        rows = self._tables.query(statement, self._values(owner, namespace, key=key))
         return self._item(rows[0]) if rows else None
 
     def under(self, owner: str, prefix: Sequence[str]) -> list[Item]:
@@ -73,11 +65,13 @@ class ItemRecords:
             "ORDER BY updated_at DESC, namespace, key"
         )
         values = self._values(owner, prefix)
-        return [self._item(row) for row in self._query(statement, {**values, "end": values["namespace"][:-1] + "/"})]
+        return [
+            self._item(row) for row in self._tables.query(statement, {**values, "end": values["namespace"][:-1] + "/"})
+        ]
 
     def count(self, owner: str) -> int:
         values = self._values(owner, ())
-        return int(self._query(f"SELECT count(*) FROM served_items WHERE {PLACE}", values)[0][0])  # noqa: S608
+        return int(self._tables.query(f"SELECT count(*) FROM served_items WHERE {PLACE}", values)[0][0])  # noqa: S608
 
     def put(
         self,
@@ -95,21 +89,21 @@ class ItemRecords:
             `False` where somebody else was quicker.
         """
         only = "" if instead is None else " WHERE served_items.updated_at = %(left)s"
-        values = self._values(owner, namespace, key=key, value=self._hide(value), now=now)
+        values = self._values(owner, namespace, key=key, value=self._tables.hidden(value), now=now)
         change = f"DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at{only}"
-        return bool(self._query(ADD.format(change), {**values, "left": instead and instead.updated_at}))
+        return bool(self._tables.query(ADD.format(change), {**values, "left": instead and instead.updated_at}))
 
     def add(self, owner: str, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, now: str) -> bool:
         """Keep a value; `False` where there is one."""
-        values = self._values(owner, namespace, key=key, value=self._hide(value), now=now)
-        return bool(self._query(ADD.format("DO NOTHING"), values))
+        values = self._values(owner, namespace, key=key, value=self._tables.hidden(value), now=now)
+        return bool(self._tables.query(ADD.format("DO NOTHING"), values))
 
     def remove(self, owner: str, namespace: Sequence[str], key: str) -> bool:
         """Forget a value; `False` where there is none."""
         statement = (
             f"DELETE FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s RETURNING key"  # noqa: S608
         )
-        return bool(self._query(statement, self._values(owner, namespace, key=key)))
+        return bool(self._tables.query(statement, self._values(owner, namespace, key=key)))
 
     def _values(self, owner: str, namespace: Sequence[str], **more: Any) -> dict[str, Any]:
         joined = "".join(f"{part}." for part in namespace)
@@ -117,4 +111,4 @@ class ItemRecords:
 
     def _item(self, row: Sequence[Any]) -> Item:
         namespace, key, value, created_at, updated_at = row
-        return Item(tuple(namespace.split(".")[:-1]), key, self._show(value), created_at, updated_at)
+        return Item(tuple(namespace.split(".")[:-1]), key, self._tables.shown(value), created_at, updated_at)

@@ -6,13 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from .following import Follower, is_recent
-from .takeover import run_of
+from .following import is_recent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from .records import Database, RunRecord
+    from .engine import Engine
     from .runs import Caller, Run
 
 __all__ = ["KnownRuns"]
@@ -22,54 +21,47 @@ REMEMBERED = 500
 
 
 class KnownRuns:
-    """Holds one object a run for all who look at it, and wakes those who wait for the runs of a thread.
+    """Holds one object a run for all who look at it, and wakes those who wait for the runs of a thread."""
 
-    Args:
-        db: The tables of runs.
-        follower: Keeps those current that are under way elsewhere.
-    """
-
-    def __init__(self, db: Database, follower: Follower) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.here: dict[str, Run] = {}
         """Those that are, or were, under way in this process."""
         self._elsewhere: WeakValueDictionary[str, Run] = WeakValueDictionary()
         """Those that somebody here looks at, while another process has them, or none yet."""
-        self._db = db
-        self._follower = follower
+        self._engine = engine
         # Each is there as long as somebody waits for it.
         self._moved: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
     def add(self, run: Run) -> None:
         """Know a run from now on, as long as somebody looks at it."""
-        run.watch = self._follower.watching
+        run.watch = self._engine.follower.watching
         self._elsewhere[run.id] = run
 
-    def of(self, record: RunRecord) -> Run:
+    def of(self, stored: Run) -> Run:
         """Return the one object that this process has for a run, brought up to date where another process has it."""
-        run = self.here.get(record.run_id) or self._elsewhere.get(record.run_id)
+        run = self.here.get(stored.id) or self._elsewhere.get(stored.id)
         if run is None:
-            run = run_of(record)
-            self.add(run)
-        elif not run.here and not self._follower.follows(run):
-            stored = run_of(record)
+            self.add(stored)
+            return stored
+        if not run.here and not self._engine.follower.follows(run):
             run.status, run.error, run.ended_at = stored.status, stored.error, stored.ended_at
             run.begun, run.attempts, run.updated_at = stored.begun, stored.attempts, stored.updated_at
         return run
 
-    def claimed(self, record: RunRecord) -> Run:
+    def claimed(self, stored: Run) -> Run:
         """Return a run that this process has just claimed."""
-        run = self.of(record)
-        run.begun, run.attempts, run.status = record.begun, record.attempts, record.status
+        run = self.of(stored)
+        run.begun, run.attempts, run.status = stored.begun, stored.attempts, stored.status
         self.begins_here(run)
         return run
 
     async def on_thread(self, thread_id: str) -> list[Run]:
         """Return every run of a thread, the last created first."""
-        return [self.of(record) for record in await self._db.read(self._db.records.runs, thread_id)]
+        return [self.of(stored) for stored in await self._engine.db.read(self._engine.records.runs, thread_id)]
 
     def begins_here(self, run: Run) -> None:
         """Have a run, and forget the events of those that ended long ago."""
-        self._follower.claimed(run)
+        self._engine.follower.claimed(run)
         self.here[run.id] = run
         # At twice as many, so that they are not all looked through for each new run.
         if len(self.here) > 2 * REMEMBERED:
@@ -80,7 +72,7 @@ class KnownRuns:
     async def remove(self, run_id: str) -> None:
         """Forget a run, here and in the database."""
         self.here.pop(run_id, None)
-        await self._db.write(self._db.records.remove_run, run_id)
+        await self._engine.db.write(self._engine.records.remove_run, run_id)
 
     async def begun_on(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
         """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
@@ -110,5 +102,4 @@ class KnownRuns:
     async def tell_moved(self, thread_ids: list[str]) -> None:
         """Wake who waits for the runs of these threads, in every process."""
         self.wake(thread_ids)
-        if self._db.records.relay.has_channel and thread_ids:
-            await self._db.write(self._db.records.relay.tell, *(f"moved:{thread_id}" for thread_id in thread_ids))
+        await self._engine.publisher.tell(*(f"moved:{thread_id}" for thread_id in thread_ids))

@@ -94,11 +94,7 @@ class OwnedThreads:
         if record.status == "interrupted":
             row = await self._saver.runs.aget(record.thread_id)
             return row is None or row.stop_reason is None
-        return await self.asks(record.thread_id)
-
-    async def asks(self, thread_id: str) -> bool:
-        """Return True where a thread waits for a person."""
-        stored = await self._saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        stored = await self._saver.aget_tuple({"configurable": {"thread_id": record.thread_id, "checkpoint_ns": ""}})
         return stored is not None and bool(pending_interrupts(stored))
 
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
@@ -106,12 +102,6 @@ class OwnedThreads:
         await self.thread(caller, thread_id)
         await self._db.write(self._db.records.change_thread, thread_id, now=now(), **changes)
         return await self.thread(caller, thread_id)
-
-    async def own(self, caller: Caller, thread_id: str, *, assistant: str | None = None) -> None:
-        """Note a thread that was just forked from one of the caller's as theirs too."""
-        at = now()
-        record = ThreadRecord(thread_id, caller.id, assistant, {}, "idle", at, at)
-        await self._db.write(self._db.records.add_thread, record)
 
     async def erase(self, thread_id: str) -> None:
         """Delete a thread that nothing runs on, whoever owns it."""

@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,18 +15,63 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .claiming import CLAIM, CLAIM_ONE, SET_UP_TURNS, SKIP_LOCKED, WAITING
 from .item_records import SET_UP_ITEMS, ItemRecords
 from .relay_records import SET_UP_RELAY, RelayRecords
+from .runs import ENDED, Caller, Run
 from .usage_records import SET_UP_USAGE, UsageRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ...state.storage.encryption import Vault
-    from .runs import RunStatus
 
-__all__ = ["Database", "Records", "RunRecord", "ThreadRecord", "now", "open_records"]
+__all__ = ["Database", "Records", "ThreadRecord", "now", "open_records"]
+
+WAITING = "status = 'pending' AND process = ''"
+"""Condition for a run that nobody has claimed; one that its process gave back waits again."""
+
+SKIP_LOCKED = "FOR UPDATE OF waits SKIP LOCKED"
+"""Of PostgreSQL: workers that ask at once get different runs, and none waits for another."""
+
+CLAIM = f"""
+    WITH ready AS (
+        SELECT run_id, owner, created_at FROM served_runs waits
+        WHERE {WAITING} AND beat <= {{clock}} AND NOT EXISTS (
+            SELECT 1 FROM served_runs before WHERE before.thread_id = waits.thread_id AND (
+                before.status = 'running' OR (before.status = 'pending'
+                AND (before.created_at, before.run_id) < (waits.created_at, waits.run_id))
+            )
+        )
+    ), busy AS (
+        SELECT owner, count(*) AS under_way FROM served_runs WHERE status = 'running' GROUP BY owner
+    ), turns AS (
+        SELECT run_id, created_at, coalesce(served_at, 0) AS served_at, coalesce(under_way, 0)
+            + row_number() OVER (PARTITION BY ready.owner ORDER BY created_at, run_id) AS turn
+        FROM ready LEFT JOIN busy ON busy.owner = ready.owner
+        LEFT JOIN served_turns ON served_turns.owner = ready.owner
+    ), picked AS MATERIALIZED (
+        SELECT waits.run_id FROM served_runs waits JOIN turns ON turns.run_id = waits.run_id WHERE {WAITING}
+        ORDER BY turn, served_at, turns.created_at, waits.run_id LIMIT %(most)s {{skip_locked}}
+    )
+    UPDATE served_runs SET process = %(process)s, status = 'running', beat = {{clock}}, updated_at = %(now)s
+    WHERE run_id IN (SELECT run_id FROM picked) AND {WAITING} RETURNING {{columns}}
+"""  # noqa: S608
+"""Claims runs for a process: the next is of the caller who has the fewest under way on all of them, and of those of the
+one who was served longest ago. A caller's own runs keep their order, and those of a busy thread are passed over, and
+those that are to begin later, by the clock of the database."""
+
+SET_UP_TURNS = """CREATE TABLE IF NOT EXISTS served_turns (
+        owner TEXT {bytewise} PRIMARY KEY,
+        served_at DOUBLE PRECISION NOT NULL
+    )"""
+"""When a run of each caller was claimed last: runs without a thread leave no row of their own."""
+
+CLAIM_ONE = (
+    "UPDATE served_runs SET process = %(process)s, status = 'running', updated_at = %(now)s "  # noqa: S608
+    f"WHERE run_id = %(run_id)s AND {WAITING} RETURNING run_id"
+)
+"""Claims one run out of turn, to end it."""
+
 
 T = TypeVar("T")
 READERS = 4
@@ -98,33 +144,6 @@ class ThreadRecord:
     updated_at: str
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """A run as the database has it."""
-
-    run_id: str
-    thread_id: str
-    owner: str
-    assistant: str
-    model: str | None
-    request: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-    stateless: bool
-    status: RunStatus
-    error: dict[str, str] | None
-    created_at: str
-    updated_at: str
-    begun: bool
-    """True once its input is in the thread."""
-    attempts: int
-    """Number of processes that have had it since it last moved; one that was ended in an orderly way doesn't count."""
-    process: str
-    """The process that runs it, by the name that a lease has for it; empty where none does."""
-    beat: float
-    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; of a run
-    that none has had when it may begin, 0 for at once."""
-
-
 class Records:
     """The tables. Each method is one statement, so each is atomic.
 
@@ -147,18 +166,19 @@ class Records:
         skip_locked: str = "",
         has_channel: bool = False,
     ) -> None:
-        self._query = query
+        self.query = query
         self._vault = vault
-        self._clock = clock
-        self._write_lightly = write_lightly or query
+        self.clock_sql = clock
+        self.write_lightly = write_lightly or query
         self._claim = CLAIM.format(clock=clock, columns=RUN_COLUMNS, skip_locked=skip_locked)
-        self.items, self.saved = (ItemRecords(name, query, self._hidden, self._shown) for name in SPACES)
-        self.usage = UsageRecords(query, self._write_lightly, self.clock)
-        self.relay = RelayRecords(query, clock, has_channel=has_channel)
+        self.items, self.saved = (ItemRecords(name, self) for name in SPACES)
+        self.usage = UsageRecords(self)
+        self.relay = RelayRecords(self)
+        self.has_channel = has_channel
 
     def clock(self) -> float:
         """Return the time as the database has it, which is the same for all servers, whatever their own clocks say."""
-        return float(self._query(f"SELECT {self._clock}", {})[0][0])
+        return float(self.query(f"SELECT {self.clock_sql}", {})[0][0])
 
     # threads
 
@@ -170,8 +190,8 @@ class Records:
             # RETURNING, as in all of them: `_query` fetches rows, and PostgreSQL's driver raises without any.
             "ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id"
         )
-        values = {**record.__dict__, "metadata": self._hidden(dict(record.metadata))}
-        return bool(self._query(statement, values))
+        values = {**record.__dict__, "metadata": self.hidden(dict(record.metadata))}
+        return bool(self.query(statement, values))
 
     def thread(self, thread_id: str) -> ThreadRecord | None:
         return next(iter(self._threads("thread_id = %(thread_id)s", thread_id=thread_id)), None)
@@ -198,49 +218,51 @@ class Records:
         """Return those of these ids that have an owner."""
         values = {f"id{number}": thread_id for number, thread_id in enumerate(thread_ids)}
         places = ", ".join(f"%({name})s" for name in values)
-        rows = self._query(f"SELECT thread_id FROM served_threads WHERE thread_id IN ({places})", values)  # noqa: S608
+        rows = self.query(f"SELECT thread_id FROM served_threads WHERE thread_id IN ({places})", values)  # noqa: S608
         return {row[0] for row in rows}
 
     def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
         """Write some of `assistant`, `metadata` and `status`."""
         if "metadata" in changes:
-            changes["metadata"] = self._hidden(dict(changes["metadata"]))
+            changes["metadata"] = self.hidden(dict(changes["metadata"]))
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         statement = (
             f"UPDATE served_threads SET {columns}, updated_at = %(now)s WHERE thread_id = %(thread_id)s "  # noqa: S608
             "RETURNING thread_id"
         )
-        self._query(statement, {**changes, "now": now, "thread_id": thread_id})
+        self.query(statement, {**changes, "now": now, "thread_id": thread_id})
 
     def remove_thread(self, thread_id: str) -> None:
         """Forget a thread and its runs."""
         for table in ("served_runs", "served_threads"):
             statement = f"DELETE FROM {table} WHERE thread_id = %(thread_id)s RETURNING thread_id"  # noqa: S608
-            self._query(statement, {"thread_id": thread_id})
+            self.query(statement, {"thread_id": thread_id})
 
     # runs
 
-    def add_run(self, record: RunRecord) -> None:
+    def add_run(self, run: Run) -> None:
         places = ", ".join(f"%({name})s" for name in RUN_COLUMNS.split(", "))
         statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
         values = {
-            **record.__dict__,
-            "request": self._hidden(dict(record.request)),
-            "metadata": self._hidden(dict(record.metadata)),
-            "error": None if record.error is None else self._hidden(record.error),
-            "stateless": int(record.stateless),
-            "begun": int(record.begun),
+            **run.__dict__,
+            "run_id": run.id,
+            "owner": run.caller.id,
+            "request": self.hidden(dict(run.request)),
+            "metadata": self.hidden(dict(run.metadata)),
+            "error": None if run.error is None else self.hidden(run.error),
+            "stateless": int(run.stateless),
+            "begun": int(run.begun),
         }
-        self._query(statement, values)
+        self.query(statement, {name: values[name] for name in RUN_COLUMNS.split(", ")})
 
-    def run(self, run_id: str) -> RunRecord | None:
+    def run(self, run_id: str) -> Run | None:
         return next(iter(self._runs("run_id = %(run_id)s", run_id=run_id)), None)
 
-    def runs(self, thread_id: str) -> list[RunRecord]:
+    def runs(self, thread_id: str) -> list[Run]:
         """Return every run of a thread, the last created first."""
         return self._runs("thread_id = %(thread_id)s ORDER BY created_at DESC, run_id DESC", thread_id=thread_id)
 
-    def in_flight(self) -> list[RunRecord]:
+    def in_flight(self) -> list[Run]:
         """Return every run that has not ended, the first created first."""
         return self._runs(f"{IN_FLIGHT} ORDER BY created_at, run_id")
 
@@ -251,32 +273,32 @@ class Records:
             "count(CASE WHEN status = 'running' AND process = %(process)s THEN 1 END) "
             f"FROM served_runs WHERE {IN_FLIGHT} GROUP BY owner"
         )
-        rows = self._query(statement, {"process": process})
+        rows = self.query(statement, {"process": process})
         return {owner: waiting for owner, waiting, _ in rows if waiting}, sum(row[2] for row in rows)
 
-    def claim(self, process: str, most: int, *, now: str) -> list[RunRecord]:
+    def claim(self, process: str, most: int, *, now: str) -> list[Run]:
         """Make up to so many of the runs that wait a process's, whose turn it is, the first created first."""
         # With SQLite only who has something to write asks for the one place of a writer.
-        if not self.relay.has_channel and not self._query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
+        if not self.has_channel and not self.query(f"SELECT 1 FROM served_runs WHERE {WAITING} LIMIT 1", {}):  # noqa: S608
             return []
-        rows = self._write_lightly(self._claim, {"process": process, "most": most, "now": now})
-        return sorted((self._run(row) for row in rows), key=lambda record: (record.created_at, record.run_id))
+        rows = self.write_lightly(self._claim, {"process": process, "most": most, "now": now})
+        return sorted((self._run(row) for row in rows), key=lambda run: (run.created_at, run.id))
 
     def note_turns(self, owners: Collection[str]) -> None:
         """Note that runs of these callers have just been claimed."""
         values = {f"owner{number}": owner for number, owner in enumerate(owners)}
-        each = ", ".join(f"(%({name})s, {self._clock})" for name in values)
+        each = ", ".join(f"(%({name})s, {self.clock_sql})" for name in values)
         statement = (
             f"INSERT INTO served_turns (owner, served_at) VALUES {each} "  # noqa: S608
             "ON CONFLICT (owner) DO UPDATE SET served_at = excluded.served_at RETURNING owner"
         )
-        self._write_lightly(statement, values)
+        self.write_lightly(statement, values)
 
     def claim_one(self, run_id: str, process: str, *, now: str) -> bool:
         """Make a run a process's out of turn; `False` where it no longer waits."""
-        return bool(self._query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
+        return bool(self.query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
 
-    def release(self, record: RunRecord, *, request: Mapping[str, Any], attempts: int) -> bool:
+    def release(self, run: Run, *, request: Mapping[str, Any], attempts: int) -> bool:
         """Return an abandoned run to the queue; `False` where another server was quicker."""
         statement = (
             # Only as it was read: of two servers that see it left, one changes the row and the other finds none.
@@ -284,8 +306,8 @@ class Records:
             "WHERE run_id = %(run_id)s AND process = %(left)s AND beat = %(left_beat)s "
             f"AND {IN_FLIGHT} RETURNING run_id"
         )
-        values: dict[str, Any] = {"attempts": attempts, "request": self._hidden(request), "run_id": record.run_id}
-        return bool(self._query(statement, {**values, "left": record.process, "left_beat": record.beat}))
+        values: dict[str, Any] = {"attempts": attempts, "request": self.hidden(request), "run_id": run.id}
+        return bool(self.query(statement, {**values, "left": run.process, "left_beat": run.beat}))
 
     def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
         """Write some of `status`, `error`, `begun` and `process`.
@@ -294,45 +316,59 @@ class Records:
             `False` where `held_by` is given and another process has the run by now; nothing is written then.
         """
         if changes.get("error") is not None:
-            changes["error"] = self._hidden(changes["error"])
+            changes["error"] = self.hidden(changes["error"])
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         which = "run_id = %(run_id)s" + ("" if held_by is None else " AND process = %(held_by)s")
         statement = f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE {which} RETURNING run_id"  # noqa: S608
-        return bool(self._query(statement, {**changes, "now": now, "run_id": run_id, "held_by": held_by}))
+        return bool(self.query(statement, {**changes, "now": now, "run_id": run_id, "held_by": held_by}))
 
     def remove_run(self, run_id: str) -> None:
-        self._query("DELETE FROM served_runs WHERE run_id = %(run_id)s RETURNING run_id", {"run_id": run_id})
+        self.query("DELETE FROM served_runs WHERE run_id = %(run_id)s RETURNING run_id", {"run_id": run_id})
 
     def beat(self, process: str, *, beat: float) -> None:
         """Say that a process lives which has runs in flight."""
         statement = (
             f"UPDATE served_runs SET beat = %(beat)s WHERE process = %(process)s AND {IN_FLIGHT} RETURNING run_id"  # noqa: S608
         )
-        self._query(statement, {"process": process, "beat": beat})
+        self.query(statement, {"process": process, "beat": beat})
 
-    def _hidden(self, value: Mapping[str, Any]) -> str:
+    def hidden(self, value: Mapping[str, Any]) -> str:
         text = json.dumps(value)
         return text if self._vault is None else self._vault.hide(text)
 
-    def _shown(self, text: str) -> Any:
+    def shown(self, text: str) -> Any:
         return json.loads(text if self._vault is None else self._vault.reveal(text))
 
     def _threads(self, condition: str, **values: Any) -> list[ThreadRecord]:
-        rows = self._query(f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE {condition}", values)  # noqa: S608
-        return [self._thread(*row) for row in rows]
+        rows = self.query(f"SELECT {THREAD_COLUMNS} FROM served_threads t WHERE {condition}", values)  # noqa: S608
+        return [
+            ThreadRecord(name, owner, assistant, self.shown(metadata), *rest)
+            for name, owner, assistant, metadata, *rest in rows
+        ]
 
-    def _thread(self, thread_id: str, owner: str, assistant: str | None, metadata: str, *rest: str) -> ThreadRecord:
-        return ThreadRecord(thread_id, owner, assistant, self._shown(metadata), *rest)
-
-    def _runs(self, condition: str, **values: Any) -> list[RunRecord]:
-        rows = self._query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608
+    def _runs(self, condition: str, **values: Any) -> list[Run]:
+        rows = self.query(f"SELECT {RUN_COLUMNS} FROM served_runs WHERE {condition}", values)  # noqa: S608
         return [self._run(row) for row in rows]
 
-    def _run(self, row: Sequence[Any]) -> RunRecord:
+    def _run(self, row: Sequence[Any]) -> Run:
         columns = dict(zip(RUN_COLUMNS.split(", "), row, strict=True))
         for name in ("request", "metadata", "error"):
-            columns[name] = self._shown(columns[name]) if columns[name] else None
-        return RunRecord(**{**columns, "stateless": bool(columns["stateless"]), "begun": bool(columns["begun"])})
+            columns[name] = self.shown(columns[name]) if columns[name] else None
+        columns |= {"stateless": bool(columns["stateless"]), "begun": bool(columns["begun"])}
+        return Run(
+            id=columns.pop("run_id"),
+            caller=Caller(columns.pop("owner")),
+            submitted_at=_seconds(columns["created_at"]),
+            ended_at=_seconds(columns["updated_at"]) if columns["status"] in ENDED else None,
+            **columns,
+        )
+
+
+def _seconds(moment: str) -> float:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:  # somebody else wrote the row
+        return time.time()
 
 
 class Database:
@@ -348,6 +384,8 @@ class Database:
     def __init__(self, saver: Any) -> None:
         self.saver = saver
         self.records = open_records(saver)
+        # Serialises what runs send, and encrypts it where the database is.
+        self.serde: Any = getattr(saver, "serde", None)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="redraft-server-write")
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="redraft-server-read")
 
@@ -391,8 +429,7 @@ def open_records(saver: Any) -> Records:
     query = getattr(saver, "_query", None) or _in_memory()
     for statement in SET_UP:
         query(statement.format(bytewise="", blob="BLOB"), {})
-    lightly = getattr(saver, "_query_lease", None)
-    return Records(query, getattr(saver, "vault", None), write_lightly=lightly)
+    return Records(query, getattr(saver, "vault", None), write_lightly=getattr(saver, "_query_lease", None))
 
 
 def _in_memory() -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
+
+    from .records import Records
 
 __all__ = ["CHANNEL", "END", "SET_UP_RELAY", "RelayRecords", "SentEvent", "Wish"]
 
@@ -59,37 +61,26 @@ class SentEvent(NamedTuple):
 
 
 class RelayRecords:
-    """The two tables. Each method is one statement.
+    """The two tables. Each method is one statement."""
 
-    Args:
-        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
-        clock: What the database calls its clock.
-        has_channel: Whether the database can wake another process.
-    """
-
-    def __init__(
-        self, query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]], clock: str, *, has_channel: bool
-    ) -> None:
-        self._query = query
-        self._clock = clock
-        self.has_channel = has_channel
+    def __init__(self, tables: Records) -> None:
+        self._tables = tables
 
     def tell(self, *hints: str) -> None:
-        """Wake the other processes of the database."""
-        if self.has_channel:
-            statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
-            self._query(statement, {"channel": CHANNEL, "hints": list(hints)})
+        """Wake the other processes of a database that has a channel."""
+        statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
+        self._tables.query(statement, {"channel": CHANNEL, "hints": list(hints)})
 
     def wish(self, run_id: str, *, events: bool = False, cancel: bool = False) -> None:
         """Wish something of a run for a while; a wish to cancel it holds until it has ended."""
         statement = (
             "INSERT INTO served_wishes (run_id, cancel, events, stream, until) "  # noqa: S608
-            f"VALUES (%(run_id)s, %(cancel)s, %(events)s, '', {self._clock} + {KEPT_S}) "
+            f"VALUES (%(run_id)s, %(cancel)s, %(events)s, '', {self._tables.clock_sql} + {KEPT_S}) "
             "ON CONFLICT (run_id) DO UPDATE SET until = excluded.until, "
             "cancel = CASE WHEN excluded.cancel = 1 THEN 1 ELSE served_wishes.cancel END, "
             "events = CASE WHEN excluded.events = 1 THEN 1 ELSE served_wishes.events END RETURNING run_id"
         )
-        self._query(statement, {"run_id": run_id, "cancel": int(cancel), "events": int(events)})
+        self._tables.query(statement, {"run_id": run_id, "cancel": int(cancel), "events": int(events)})
 
     def wishes(self, run_ids: Collection[str]) -> list[Wish]:
         """Return the wishes for these runs."""
@@ -99,19 +90,19 @@ class RelayRecords:
         places = ", ".join(f"%({name})s" for name in values)
         statement = f"SELECT run_id, cancel, events, stream FROM served_wishes WHERE run_id IN ({places})"  # noqa: S608
         return [Wish(run_id, bool(cancel), bool(events), stream)
-                for run_id, cancel, events, stream in self._query(statement, values)]  # fmt: skip
+                for run_id, cancel, events, stream in self._tables.query(statement, values)]  # fmt: skip
 
     def name_stream(self, run_id: str, stream: str) -> None:
         """Name the numbers of a run's events, where they have no name yet."""
         statement = (
             "UPDATE served_wishes SET stream = %(stream)s WHERE run_id = %(run_id)s AND stream = '' RETURNING run_id"
         )
-        self._query(statement, {"run_id": run_id, "stream": stream})
+        self._tables.query(statement, {"run_id": run_id, "stream": stream})
 
     def next_number(self, run_id: str) -> int:
         """Return the number of a run's next event."""
         statement = "SELECT coalesce(max(number), -1) + 1 FROM served_events WHERE run_id = %(run_id)s"
-        return int(self._query(statement, {"run_id": run_id})[0][0])
+        return int(self._tables.query(statement, {"run_id": run_id})[0][0])
 
     def send(self, run_id: str, rows: Sequence[SentEvent]) -> None:
         """Write what a run sent; a row of the same number is replaced."""
@@ -127,7 +118,7 @@ class RelayRecords:
             "ON CONFLICT (run_id, number) DO UPDATE SET event = excluded.event, at = excluded.at, tag = excluded.tag, "
             "data = excluded.data RETURNING number"
         )
-        self._query(statement, values)
+        self._tables.query(statement, values)
 
     def sent(self, run_id: str, start: int, most: int) -> list[SentEvent]:
         """Return a page of what a run sent from this number on, and before it what it ended with."""
@@ -135,21 +126,18 @@ class RelayRecords:
             "SELECT number, event, at, tag, data FROM served_events WHERE run_id = %(run_id)s "  # noqa: S608
             f"AND (number = {END} OR number >= %(start)s) ORDER BY number LIMIT %(most)s"
         )
-        rows = self._query(statement, {"run_id": run_id, "start": start, "most": most})
+        rows = self._tables.query(statement, {"run_id": run_id, "start": start, "most": most})
         return [SentEvent(number, event, at, tag, bytes(data)) for number, event, at, tag, data in rows]
 
     def forget(self) -> None:
         """Delete wishes that ended, and the events that nobody follows any more."""
-        going = (
+        under_way = (
             "SELECT 1 FROM served_runs r WHERE r.run_id = served_wishes.run_id AND r.status IN ('pending', 'running')"
         )
-        self._query(
-            f"DELETE FROM served_wishes WHERE until < {self._clock} AND (cancel = 0 OR NOT EXISTS ({going})) "  # noqa: S608
-            "RETURNING run_id",
-            {},
-        )
-        self._query(
+        for statement in (
+            f"DELETE FROM served_wishes WHERE until < {self._tables.clock_sql} "  # noqa: S608
+            f"AND (cancel = 0 OR NOT EXISTS ({under_way})) RETURNING run_id",
             "DELETE FROM served_events WHERE NOT EXISTS "
             "(SELECT 1 FROM served_wishes w WHERE w.run_id = served_events.run_id) RETURNING number",
-            {},
-        )
+        ):
+            self._tables.query(statement, {})

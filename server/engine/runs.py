@@ -185,9 +185,14 @@ class Run:
     """Seconds since the epoch, as the two beside it; `None` while it waits."""
     ended_at: float | None = None
     begun: bool = False
-    """True where a process before this one had begun it: it then goes on from its last checkpoint."""
+    """True once its input is in the thread: a process after that one goes on from the last checkpoint."""
     attempts: int = 1
-    """Counts the processes that have had it."""
+    """Counts the processes that have had it since it last moved; one that was ended in an orderly way doesn't count."""
+    process: str = ""
+    """The process that runs it, by the name that a lease has for it, as it was read; empty where none does."""
+    beat: float = 0.0
+    """When that process last said that it lives, in seconds since the epoch, by the clock of the database; of a run
+    that none has had when it may begin, 0 for at once."""
     log: list[ServerEvent | None] = field(default_factory=list)
     """Sent so far; only grows. `None` stands for what was forgotten, or was sent where this process can't see it."""
     stream: str = BOOT

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...state import BusyThreadError
+from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
-from .ownership import LOCAL, OwnedThreads
+from .ownership import LOCAL
+from .records import now
 from .relay_records import CHANNEL
-from .runs import LOG, Run
+from .runs import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from ..settings import Settings
-    from .ending import Ending
-    from .following import Follower
-    from .known_runs import KnownRuns
-    from .publishing import Publisher
-    from .queueing import RunQueue
-    from .records import Database, ThreadRecord
-    from .takeover import Takeover
+    from ...state.storage.index import RunIndex
+    from .engine import Engine
+    from .records import ThreadRecord
+    from .runs import Run
 
-__all__ = ["Channel", "Sweeper", "Tending"]
+__all__ = ["Channel", "Tending"]
 
 BEAT_S = 10.0
 RECONNECT_S = 2.0
 LOOK_S = 2.0
 """How often is looked for what other processes of a PostgreSQL database left or wish, where they can't be heard."""
+
+
+STOOD = "stood_at"
+"""Beside what a caller sent: where the thread stood when the run began to wait."""
+LOST = {"error": "LostRunError", "message": "every server that ran it has died"}
+DEAD_AFTER_S = 45.0
+"""Silence after which a process on another machine counts as dead."""
 
 
 class Channel:
@@ -71,57 +76,24 @@ class Channel:
 
 
 class Tending:
-    """The tasks of a server that last as long as it does.
+    """The tasks of a server that last as long as it does."""
 
-    Args:
-        settings: Whether it works, and how long threads live.
-        db: The tables of runs.
-        channel: Where other processes are heard.
-        known: The runs.
-        queue: Those of this process.
-        ending: Cancels what other processes wish to be cancelled.
-        takeover: Finds what dead processes left.
-        follower: Hears of runs of other processes.
-        publisher: Hears what other processes wish.
-        sweeper: Deletes threads.
-        background: Does what another process asks for.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        db: Database,
-        channel: Channel,
-        *,
-        known: KnownRuns,
-        queue: RunQueue,
-        ending: Ending,
-        takeover: Takeover,
-        follower: Follower,
-        publisher: Publisher,
-        sweeper: Sweeper,
-        background: Background,
-    ) -> None:
-        self._settings = settings
-        self._db = db
-        self._known = known
-        self._queue = queue
-        self._ending = ending
-        self._takeover = takeover
-        self._follower = follower
-        self._publisher = publisher
-        self._sweeper = sweeper
-        self._do = background.do
-        self._channel = channel
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._index: RunIndex | None = getattr(engine.saver, "runs", None)
         self._lasting = Background()
+        self._leases = LeaseHolder(engine.saver)
+        self._process = this_process()
+        self._not_here: set[str] = set()
+        """Runs that this process has by the database, and that were not under way here at the last look."""
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
         await self._take_over()
         work = [self._beat()]
-        if self._channel.conninfo is not None:
-            work += [self._channel.listen(self._heard), self._look()]
-        if self._settings.default_ttl is not None:
+        if self._engine.channel.conninfo is not None:
+            work += [self._engine.channel.listen(self._heard), self._look()]
+        if self._engine.settings.default_ttl is not None:
             work.append(self._sweep())
         for task in work:
             self._lasting.do(task)
@@ -130,110 +102,128 @@ class Tending:
         """End it all."""
         await self._lasting.close(cancel=True)
 
+    async def note(self, run: Run, *, after_s: float = 0) -> None:
+        """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
+        if after_s:
+            run.beat = await self._engine.db.read(self._engine.records.clock) + after_s
+        run.request = {**run.request, STOOD: await self._stands(run.thread_id)}
+        await self._engine.db.write(self._engine.records.add_run, run)
+
+    async def _release(self, here: Collection[str]) -> None:
+        """Return the runs of dead processes to the queue; end those of which too many have died.
+
+        Args:
+            here: Ids of the runs that are under way in this process.
+        """
+        at = await self._engine.db.read(self._engine.records.clock)
+        runs = [run for run in await self._engine.db.read(self._engine.records.in_flight) if run.process]
+        not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
+        # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
+        lost, self._not_here = not_here & self._not_here, not_here
+        for run in runs:
+            is_lost = run.id in lost
+            if not is_lost and not _left(run, at):
+                continue
+            stands = await self._stands(run.thread_id)
+            # In whatever direction: the clocks of the machines that wrote the two times may differ.
+            moved = stands is not None and stands != run.request.get(STOOD)
+            attempts = run.attempts if is_lost or self._index is None else 1 if moved else run.attempts + 1
+            if attempts > self._engine.settings.max_attempts:
+                ended: dict[str, Any] = {"status": "error", "error": LOST, "process": ""}
+                change = self._engine.records.change_run
+                await self._engine.db.write(change, run.id, now=now(), held_by=run.process, **ended)
+                continue
+            request = {**run.request, STOOD: stands}
+            await self._engine.db.write(self._engine.records.release, run, request=request, attempts=attempts)
+
+    async def _stands(self, thread_id: str) -> str | None:
+        """Return a mark that changes whenever a thread moves; `None` where it has not begun, or there is no index."""
+        row = None if self._index is None else await self._engine.db.read(self._index.get, thread_id)
+        return None if row is None else row.updated_at
+
     async def _take_over(self) -> None:
         """Let the runs that a dead process left wait again, and begin what may begin."""
-        if self._settings.work:
-            await self._takeover.release({run.id for run in self._under_way()})
-            await self._queue.pump()
+        if self._engine.settings.work:
+            await self._release({run.id for run in self._under_way()})
+            await self._engine.queue.pump()
 
     def _under_way(self) -> list[Run]:
-        return [run for run in self._known.here.values() if run in self._queue]
+        return [run for run in self._engine.known.here.values() if run in self._engine.queue]
 
     def _heard(self, hint: str) -> None:
         """Act on a hint of another process; an empty one means that some may have been missed."""
         what, _, name = hint.partition(":")
         if what in ("queued", ""):
-            self._do(self._queue.pump())
+            self._engine.background.do(self._engine.queue.pump())
         if what in ("sent", "ended"):
-            self._follower.heard(name, ended=what == "ended")
+            self._engine.follower.heard(name, ended=what == "ended")
         if what == "moved":
-            self._known.wake([name])
-        if what == "wish" and name in self._known.here:
-            self._do(self._fulfil([name]))
+            self._engine.known.wake([name])
+        if what == "wish" and name in self._engine.known.here:
+            self._engine.background.do(self._fulfil([name]))
         if not what:
-            self._follower.heard_all()
-            self._known.wake()
-            self._do(self._fulfil([run.id for run in self._under_way()]))
+            self._engine.follower.heard_all()
+            self._engine.known.wake()
+            self._engine.background.do(self._fulfil([run.id for run in self._under_way()]))
 
     async def _fulfil(self, run_ids: list[str]) -> None:
         """Do what other processes wish of these runs."""
-        for run in await self._publisher.look(run_ids):
-            self._ending.begin(run)
+        for run in await self._engine.publisher.look(run_ids):
+            self._engine.ending.begin(run)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            if not self._channel.is_open:
+            if not self._engine.channel.is_open:
                 self._heard("")
 
     async def _sweep(self) -> None:
         while True:
             try:
-                if swept := await self._sweeper.sweep():
+                if swept := await self.sweep():
                     LOG.info("%d threads were deleted: nobody touched them for their time to live", len(swept))
             except Exception:
                 LOG.exception("threads whose time to live is over can't be deleted")
-            await asyncio.sleep(60 * self._settings.sweep_interval_minutes)
+            await asyncio.sleep(60 * self._engine.settings.sweep_interval_minutes)
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
             try:
-                await self._takeover.beat()
+                at = await self._engine.db.read(self._engine.records.clock)
+                await self._engine.db.write(self._engine.records.beat, self._process, beat=at)
                 await self._take_over()
-                if self._channel.conninfo is not None:
+                if self._engine.channel.conninfo is not None:
                     self._heard("")
-                    await self._db.write(self._db.records.relay.forget)
+                    await self._engine.db.write(self._engine.records.relay.forget)
             except Exception:
                 # It may come back; a server that no longer beats would lose its runs to others.
                 LOG.exception("the database can't be reached")
 
-
-class Sweeper:
-    """Deletes the threads of a server's callers when their time to live is over; one that moves lives on.
-
-    A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers without a
-    token, the shell and Python made there. Neither touches a thread that somebody runs.
-
-    Args:
-        owned: The threads.
-        db: Their tables.
-        settings: `default_ttl`, `sweep_limit` and `ttl_includes_interrupted`.
-    """
-
-    def __init__(
-        self,
-        owned: OwnedThreads,
-        db: Database,
-        settings: Settings,
-    ) -> None:
-        self._saver = db.saver
-        self._owned = owned
-        self._db = db
-        self._leases = LeaseHolder(db.saver)
-        self._settings = settings
-
     async def sweep(self, at: datetime | None = None) -> list[str]:
         """Delete what has not moved for the time to live, and return the thread ids, the longest untouched first.
+
+        A server with tokens deletes what callers with tokens have, one without what is everybody's: what callers
+        without a token, the shell and Python made there. Neither touches a thread that somebody runs.
 
         Args:
             at: The time; default: now.
         """
-        if self._settings.default_ttl is None:
+        if self._engine.settings.default_ttl is None:
             return []
-        before = (at or datetime.now(UTC)) - timedelta(minutes=self._settings.default_ttl)
+        before = (at or datetime.now(UTC)) - timedelta(minutes=self._engine.settings.default_ttl)
         limit = before.isoformat(timespec="microseconds")
-        if everybodys := not self._settings.tokens:
-            await self._owned.every(LOCAL)  # takes in those that the shell and Python made
+        if everybodys := not self._engine.settings.tokens:
+            await self._engine.owned.every(LOCAL)  # takes in those that the shell and Python made
         deleted: list[str] = []
         last = ("", "")
-        while len(deleted) < self._settings.sweep_limit:
-            page = await self._db.read(self._db.records.untouched, limit, after=last, local=everybodys)
+        while len(deleted) < self._engine.settings.sweep_limit:
+            page = await self._engine.db.read(self._engine.records.untouched, limit, after=last, local=everybodys)
             if not page:
                 break
             deleted += [
                 record.thread_id
-                for record in page[: self._settings.sweep_limit - len(deleted)]
+                for record in page[: self._engine.settings.sweep_limit - len(deleted)]
                 if await self._over(record, limit) and await self._delete(record, limit)
             ]
             last = (page[-1].updated_at, page[-1].thread_id)
@@ -243,21 +233,28 @@ class Sweeper:
         """Return True where nobody uses the thread, neither a caller nor the shell, which does not tell the server."""
         if record.status == "busy" or record.updated_at >= limit:
             return False
-        row = await self._saver.runs.aget(record.thread_id)
+        row = await self._engine.saver.runs.aget(record.thread_id)
         if row is not None and row.updated_at >= limit:
             return False
-        if self._settings.ttl_includes_interrupted:
+        if self._engine.settings.ttl_includes_interrupted:
             return True
-        return not await self._owned.waits(record)
+        return not await self._engine.owned.waits(record)
 
     async def _delete(self, record: ThreadRecord, limit: str) -> bool:
         try:
             async with self._leases.leased(record.thread_id):
                 # Somebody may have come since; from here on nobody runs it.
-                again = await self._db.read(self._db.records.thread, record.thread_id)
+                again = await self._engine.db.read(self._engine.records.thread, record.thread_id)
                 if again is None or not await self._over(again, limit):
                     return False
-                await self._owned.erase(record.thread_id)
+                await self._engine.owned.erase(record.thread_id)
                 return True
         except BusyThreadError:
             return False
+
+
+def _left(run: Run, at: float) -> bool:
+    """Return True where the process that has a run has died, at this time by the database's clock."""
+    # A process on this machine can be looked up; of one elsewhere only its silence tells.
+    lives = alive(run.process)
+    return lives is False or (lives is None and at - run.beat > DEAD_AFTER_S)

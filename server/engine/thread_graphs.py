@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ...faces.problems import BadInputError
 from ...faces.run_config import RunConfig
@@ -14,19 +14,18 @@ from ...state.storage.index import BadRunError
 from ...state.threads.kind import kind_of
 from ...state.threads.record_checks import changes
 from ...state.threads.snapshots import astate_of
+from .assistants import cached
 from .ownership import LOCAL
 from .runs import LOG, BadRequestError, NotThereError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from .assistants import Assistants, Source
     from .records import ThreadRecord
 
 __all__ = ["Recorded", "ThreadGraphs", "offering_fork"]
 
-K = TypeVar("K")
-V = TypeVar("V")
 READ = 64
 """Recipes whose reading, and graphs for reading, are kept."""
 
@@ -101,7 +100,7 @@ class ThreadGraphs:
         if text is None:
             return Recorded(None)
         key = (text, record.owner == LOCAL.id)
-        return _kept(self._read, key, lambda: self._judged(record.thread_id, *key))
+        return cached(self._read, key, lambda: self._judged(record.thread_id, *key), most=READ)
 
     async def going_on(
         self, record: ThreadRecord, assistant: str, model: str | None = None, checkpoint_id: str | None = None
@@ -204,14 +203,4 @@ class ThreadGraphs:
             kind_of(graph).fingerprint = {}
             return graph
 
-        return _kept(self._readers, str(recipe.flat()), build)
-
-
-def _kept(cache: OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """Return a cached value, made where it is missing; the least recently used is evicted."""
-    if key not in cache:
-        cache[key] = make()
-        while len(cache) > READ:
-            cache.popitem(last=False)
-    cache.move_to_end(key)
-    return cache[key]
+        return cached(self._readers, str(recipe.flat()), build, most=READ)

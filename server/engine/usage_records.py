@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...state.usage import NO_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from ...state import Usage
+    from .records import Records
 
 __all__ = ["SET_UP_USAGE", "UsageRecords"]
 
@@ -39,23 +38,10 @@ ADD = (
 
 
 class UsageRecords:
-    """The table. Each method is one statement, so that two servers add to one sum.
+    """The table. Each method is one statement, so that two servers add to one sum."""
 
-    Args:
-        query: Runs a statement that reads.
-        write: Runs one that writes; need not survive a loss of power.
-        clock: Returns the time of the database, in seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        query: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
-        write: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]],
-        clock: Callable[[], float],
-    ) -> None:
-        self._query = query
-        self._write = write
-        self._clock = clock
+    def __init__(self, tables: Records) -> None:
+        self._tables = tables
 
     def add(self, run_id: str, owner: str, used: Usage) -> None:
         """Add what a call used to its run's sum and to its caller's of today."""
@@ -66,8 +52,8 @@ class UsageRecords:
             "uncounted": used.get("uncounted_calls", 0),
             "unpriced": int(used["cost_usd"] is None),
         }
-        day = int(self._clock() // DAY_S)
-        self._write(ADD, {"run": f"run:{run_id}", "owner": f"caller:{owner}", "day": day, **values})
+        day = int(self._tables.clock() // DAY_S)
+        self._tables.write_lightly(ADD, {"run": f"run:{run_id}", "owner": f"caller:{owner}", "day": day, **values})
 
     def of_run(self, run_id: str) -> Usage:
         """Return the usage of a run so far, on all servers."""
@@ -75,23 +61,25 @@ class UsageRecords:
 
     def today(self, owner: str) -> tuple[Usage, float]:
         """Return a caller's usage of today, and the seconds until the day ends by the database's clock."""
-        at = self._clock()
+        at = self._tables.clock()
         day = int(at // DAY_S)
         return self._sum(f"caller:{owner}", day), (day + 1) * DAY_S - at
 
     def forget(self, run_id: str) -> None:
         """Forget the sum of a run that has ended; what its caller used stays."""
-        self._write("DELETE FROM served_usage WHERE scope = %(scope)s RETURNING scope", {"scope": f"run:{run_id}"})
+        self._tables.write_lightly(
+            "DELETE FROM served_usage WHERE scope = %(scope)s RETURNING scope", {"scope": f"run:{run_id}"}
+        )
 
     def forget_past(self) -> None:
         """Forget the sums of past days."""
-        oldest = int(self._clock() // DAY_S) - KEPT_DAYS
+        oldest = int(self._tables.clock() // DAY_S) - KEPT_DAYS
         statement = f"DELETE FROM served_usage WHERE day > {A_RUN} AND day < %(oldest)s RETURNING scope"  # noqa: S608
-        self._write(statement, {"oldest": oldest})
+        self._tables.write_lightly(statement, {"oldest": oldest})
 
     def _sum(self, scope: str, day: int) -> Usage:
         statement = f"SELECT {', '.join(FIELDS)} FROM served_usage WHERE scope = %(scope)s AND day = %(day)s"  # noqa: S608
-        rows = self._query(statement, {"scope": scope, "day": day})
+        rows = self._tables.query(statement, {"scope": scope, "day": day})
         if not rows:
             return NO_USAGE.copy()
         calls, tokens, cost, uncounted, unpriced = rows[0]

@@ -44,7 +44,7 @@ def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
         caller: Whose runs and threads these are.
     """
     server: Server[Any, Any] = Server("redraft", version=version("redraft"), instructions=INSTRUCTIONS)
-    tools = preset_tools(engine.assistants(), engine.settings)
+    tools = preset_tools(engine.presets.known, engine.settings)
 
     async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
         return types.ServerResult(types.ListToolsResult(tools=listed(tools)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -53,7 +52,7 @@ async def home(
 ) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
     settings = engine.settings
-    offered = [preset for preset in engine.assistants().values() if preset.served.listed]
+    offered = [preset for preset in engine.presets.known.values() if preset.served.listed]
     facts = {
         **await _threads(engine, caller, offset, q, assistant, stop),
         "presets": [
@@ -183,11 +182,10 @@ def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
 
 def _row(record: ThreadRecord, index: RunIndex, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
     row, readable = _kept(index, record.thread_id)
-    standing = record if readable else dataclasses.replace(record, status="error")
     return {
         "thread_id": record.thread_id,
         "assistant": record.assistant,
-        "status": standing.status,
+        "status": record.status if readable else "error",
         "updated_at": record.updated_at,
         "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
         "kept": row is not None,

@@ -33,8 +33,7 @@ router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the AP
 @router.get("/runs/{run_id}/live")
 async def live(request: Request, engine: KnownEngine, caller: KnownCaller, run_id: str) -> Response:
     """Send what a run does: from its beginning, or after the event that `Last-Event-ID` names."""
-    run = await engine.run(caller, run_id)
-    return event_stream(_events(engine, run, event_after(request)))
+    return event_stream(_events(engine, await engine.run(caller, run_id), event_after(request)))
 
 
 async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> AsyncIterator[bytes]:

@@ -1,24 +1,75 @@
-"""The server about itself: that it lives, its version, and a page of all its operations. Internal."""
+"""The server about itself: that it lives, its version, its operations, and the files of its page. Internal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from .. import page
+from ...faces import views
+from ...faces.views.documents import content_hash, html_environment, part, style
 from ..api.guards import KnownEngine
 from ..api.wire import json_response
-from .assets_api import HEADERS
 
-__all__ = ["OPEN", "router"]
+__all__ = ["ASSETS", "OPEN", "router"]
 
-OPEN = ("/healthz", "/ok", "/docs")
-"""Paths that need no token: they tell nothing of anybody's."""
+ASSETS = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
+    **{
+        f"/page/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8")
+        for name in ("calls", "compare", "fragments", "home", "live", "main", "stream", "thread")
+    },
+}
+"""Path of each file, with its name and type. They tell nothing of anybody's, so they need no token."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types redraft"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Kept by the browser, and asked about each time: a new version shows at once.
+    "Cache-Control": "no-cache",
+}
 
 router = APIRouter(tags=["server"])
+
+
+@cache
+def asset(path: str) -> tuple[bytes, str]:
+    """Return a file of the page, and what tells whether it has changed."""
+    name, _ = ASSETS[path]
+    text = part(__package__, name)
+    if name == "page.css":
+        text = style() + part(views.__name__, "page.css") + text
+    return text.encode(), f'"{content_hash(text)}"'
+
+
+async def _serve(request: Request) -> Response:
+    path = request.scope["path"]
+    body, tag = asset(path)
+    headers = {**HEADERS, "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=ASSETS[path][1], headers=headers)
+
+
+for _path in ASSETS:
+    router.add_api_route(_path, _serve, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+OPEN = ("/healthz", "/ok", "/docs", *ASSETS)
+"""Paths that need no token: they tell nothing of anybody's."""
 
 
 @router.get("/healthz")
@@ -54,9 +105,7 @@ async def info() -> Response:
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Show every operation on a page without scripts: those of FastAPI's page are loaded from another site."""
-    from ...faces.views.documents import html_environment, part
-
-    template = html_environment(extra="serve").from_string(part(page.__name__, "docs.html.j2"))
+    template = html_environment(extra="serve").from_string(part(__package__, "docs.html.j2"))
     html = template.render(sections=_sections(request.app.openapi()))
     return Response(html, media_type="text/html; charset=utf-8", headers=HEADERS)
 
@@ -86,8 +135,8 @@ def _sections(openapi: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the fields of a body with their schemas, also where it may be left out or is a list."""
-    for part in (schema, *schema.get("anyOf", ()), schema.get("items", {})):
-        if name := part.get("$ref"):
+    for place in (schema, *schema.get("anyOf", ()), schema.get("items", {})):
+        if name := place.get("$ref"):
             return list(schemas[name.rpartition("/")[2]].get("properties", {}).items())
     return list(schema.get("properties", {}).items())
 

@@ -74,7 +74,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "question": None if question is None else _question(question, engine),
         "no_fork": _no_fork(facts, under_way=bool(under_way)),
         "refused": recorded.refused,
-        "forks_as": [assistant.id for assistant in engine.assistants().values() if assistant.served.listed],
+        "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
         "can_go_on": bool(
             facts["begun"]
             and served
@@ -154,7 +154,7 @@ async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
         recorded = await engine.graphs.recorded(record)
     except BadRunError:
         return Recorded(None, refused="can't be read")
-    if recorded == Recorded(None) and record.assistant not in engine.assistants():
+    if recorded == Recorded(None) and record.assistant not in engine.presets.known:
         return Recorded(None, refused="was built in Python")
     return recorded
 
@@ -186,10 +186,9 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     try:
         values, raised = read_state(thread)
     except UnknownThreadError:
-        none = dict.fromkeys(("timeline", "tree", "curve"))
         return {
             **_thread_facts(thread.thread_id, {}),
-            **none,
+            **dict.fromkeys(("timeline", "tree", "curve")),
             "forkable": False,
             "begun": False,
             "raised": "",

@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 from redraft.graphs.registry import find_preset
 from redraft.server.api.chat_completions_api import ChatRequest, graph_input
-from redraft.server.api.openai_options import RequestRefusedError
-from redraft.server.api.openai_runs import split_model
+from redraft.server.api.openai_runs import RequestRefusedError, split_model
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 FIRST = {"role": "user", "content": "Write about 7 boats."}

@@ -77,12 +77,12 @@ async def test_who_has_fewer_runs_under_way_comes_first(house: Any) -> None:
         assert [run.status for run in second] == ["pending"] * 3
         for run in first[:2]:
             await one.engine.cancel(ANN, run.id)
-        await one.engine._queue.pump()  # what is free is given away a moment later
-        under_way = [run for run in [*first, *second] if run in one.engine._queue._tasks]
+        await one.engine.queue.pump()  # what is free is given away a moment later
+        under_way = [run for run in [*first, *second] if run in one.engine.queue._tasks]
         assert under_way == [*first[2:4], *second[:2]]
         await one.engine.cancel(ANN, first[2].id)
-        await one.engine._queue.pump()
-        assert first[4] in one.engine._queue._tasks
+        await one.engine.queue.pump()
+        assert first[4] in one.engine.queue._tasks
         assert second[2].status == "pending"
 
 
@@ -105,7 +105,7 @@ async def test_a_busy_thread_holds_up_nobody_else(house: Any) -> None:
     async with house(max_concurrent_runs=3) as one:
         runs = [await one.ask(ANN, f"same {number}", thread_id="same") for number in range(3)]
         runs += [await one.ask(BOB, "bob"), await one.ask(ANN, "other")]
-        assert [run in one.engine._queue._tasks for run in runs] == [True, False, False, True, True]
+        assert [run in one.engine.queue._tasks for run in runs] == [True, False, False, True, True]
         one.gate.set()
         for run in runs:
             await run.wait()

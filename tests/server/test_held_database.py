@@ -60,14 +60,14 @@ def test_others_are_answered_while_a_write_waits(
         thread = f"/threads/{kept['thread_id']}"
         assert client.get(f"{thread}/runs/{kept['run_id']}/join", headers=other).json()["answer"] == "second draft"
         writing = threading.Event()
-        query = server.engine.records._query
+        query = server.engine.records.query
 
         def noted(statement: str, values: Any) -> Any:
             if statement.startswith("INSERT"):
                 writing.set()
             return query(statement, values)
 
-        monkeypatch.setattr(server.engine.records, "_query", noted)
+        monkeypatch.setattr(server.engine.records, "query", noted)
         with _held(file) as release:
             waiting = beside.submit(client.post, "/runs/wait", json=task, headers=mine)
             assert writing.wait(20)

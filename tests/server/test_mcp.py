@@ -220,7 +220,7 @@ async def test_the_quota_holds_for_tools(server: Any) -> None:
         await client.call_tool("refine", {"task": "Write.", "max_rounds": 0})
         caller = list(engine.known.here.values())[-1].caller
         used = {"calls": 40, "input_tokens": 0, "output_tokens": 0, "total_tokens": 0, "cost_usd": 0.0, "seconds": 0.0}
-        await engine._db.write(lambda: engine.records.usage.add("more", caller.id, used))
+        await engine.db.write(lambda: engine.records.usage.add("more", caller.id, used))
         result = await client.call_tool("refine", {"task": "Write."})
     assert result.isError
     assert "the quota of calls a day is used up" in text(result)

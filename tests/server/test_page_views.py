@@ -41,7 +41,7 @@ def ran(client: httpx.Client, thread_id: str, **asked: Any) -> None:
 def test_the_page_itself_needs_no_token(start_server: Callable[..., Any], tokens: tuple[str, str]) -> None:
     """The page and its files come to everybody, under a policy that allows them alone, and once for as long as they
     are the same; all that is drawn of threads needs a token."""
-    from redraft.server.page.assets_api import ASSETS
+    from redraft.server.page.meta_api import ASSETS
 
     server = start_server(tokens=tokens)
     with httpx.Client(base_url=server.url) as client:
@@ -84,10 +84,10 @@ def test_another_s_threads_are_not_there(
         assert client.post("/threads/mine/fork", json={"at": 0}).status_code == 404
         assert "mine" not in client.get("/page/home").text
         # a program that works on the database itself may fork one's thread for another
-        graph = server.engine._assistants.graph("refine")
+        graph = server.engine.presets.graph("refine")
         Thread(graph, "mine").fork(at=0, thread_id="forked")
         client.post("/threads", json={"thread_id": "forked"})
-        server.engine.records._query("DELETE FROM served_threads WHERE thread_id = 'forked' RETURNING thread_id", {})
+        server.engine.records.query("DELETE FROM served_threads WHERE thread_id = 'forked' RETURNING thread_id", {})
         record = server.engine.records.thread("theirs")
         server.engine.records.add_thread(type(record)(**{**record.__dict__, "thread_id": "forked"}))
         seen = client.get("/page/threads/forked").json()["html"]

@@ -109,7 +109,7 @@ def test_use_stream_runs_a_thread(opened: Any, chromium: Any) -> None:
     assert text(chromium, "answer") == "second draft"
     shown = chromium.run("[...document.querySelectorAll('#messages li')].map((one) => one.textContent)")
     assert shown == ["first draft", "Name the month.", "second draft", "no issues"]
-    calls = len(server.engine._assistants.model("local").calls)
+    calls = len(server.engine.presets.model("local").calls)
     chromium.run("document.getElementById('place').click()")
     chromium.wait_for("document.getElementById('place-found').textContent")
     chromium.run("document.getElementById('fork').click()")
@@ -121,7 +121,7 @@ def test_use_stream_runs_a_thread(opened: Any, chromium: Any) -> None:
     chromium.wait_for(AT_REST)
     assert text(chromium, "answer") == "second draft"
     # What was said about the first draft is kept, so the fork pays for nothing again.
-    assert len(server.engine._assistants.model("local").calls) == calls
+    assert len(server.engine.presets.model("local").calls) == calls
     url = chromium.run("location.href")
     chromium.visit(f"{url}&thread={thread}")
     chromium.wait_for("document.getElementById('answer').textContent === 'second draft'")

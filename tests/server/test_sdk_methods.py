@@ -15,7 +15,7 @@ from langgraph_sdk.errors import NotFoundError, RateLimitError, UnprocessableEnt
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import human_critic
-from redraft.server.api.agent_protocol_api import NOT_SERVED
+from redraft.server.app import NOT_SERVED
 from redraft.state import Thread
 
 TASK = {"task": "Write about autumn."}

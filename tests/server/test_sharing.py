@@ -12,8 +12,8 @@ import pytest
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.server import Engine, Settings
-from redraft.server.engine.records import RunRecord, ThreadRecord, open_records
-from redraft.server.engine.runs import Caller, QueueFullError, Submission
+from redraft.server.engine.records import ThreadRecord, open_records
+from redraft.server.engine.runs import Caller, QueueFullError, Run, Submission
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ async def test_two_servers_share_a_database(tmp_path: Any) -> None:
     await one.start()
     await two.start()
     run = await one.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"], keep=True))
-    await two._tending._take_over()
+    await two.tending._take_over()
     assert (two.running, await two.queued()) == (0, 0)
     seen = await two.run(LOCAL, run.id)
     assert seen.status in ("pending", "running")
@@ -143,8 +143,8 @@ async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
             if stood:  # the last process took it when it had moved already
                 request["stood_at"] = saver.runs.get(name).updated_at
             records.add_run(
-                RunRecord(name, name, "local", "refine", None, request, {}, False, "running", None, "2999", "2999",
-                          moved, attempts, dead, 0.0)
+                Run(name, name, "refine", LOCAL, "2999", request, status="running", updated_at="2999", begun=moved,
+                    attempts=attempts, process=dead)
             )  # fmt: skip
         engine = Engine(settings, build_model=lambda spec: model)
         await engine.start()

@@ -10,7 +10,8 @@ from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
-from redraft.server.engine.records import RunRecord, ThreadRecord, open_records
+from redraft.server.engine.records import ThreadRecord, open_records
+from redraft.server.engine.runs import Caller, Run
 from redraft.state import BadCheckpointError, EncryptionKeyError, Thread, open_checkpointer
 from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError
@@ -82,10 +83,10 @@ def whole_run(saver: Any) -> dict[str, Any]:
     records = open_records(saver)
     now = "2026-01-01"
     records.add_thread(ThreadRecord("t", "me", "refine", {"about": TASK}, "idle", now, now))
-    run: dict[str, Any] = {"run_id": "1", "thread_id": "t", "owner": "me", "assistant": "refine", "model": None}
+    run: dict[str, Any] = {"id": "1", "thread_id": "t", "caller": Caller("me"), "assistant": "refine", "model": None}
     run |= {"request": {"input": {"task": TASK}}, "metadata": {"about": TASK}, "stateless": False, "status": "error"}
     run |= {"error": {"message": DRAFT}, "created_at": now, "updated_at": now, "begun": True, "attempts": 1}
-    records.add_run(RunRecord(**run, process="", beat=0.0))
+    records.add_run(Run(**run))
     records.change_run("1", now=now, error={"message": CRITIQUE})
     return answer
 
