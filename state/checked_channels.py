@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BadCheckpointError",
     "CheckedDelta",
+    "OwnDelta",
+    "StoredOnce",
     "Writes",
     "bare",
     "check_found",
     "check_items",
     "check_update",
+    "last",
     "naming",
     "placed",
     "refusal",
@@ -181,11 +184,8 @@ def placed(
     return histories
 
 
-class CheckedDelta(DeltaChannel[Any]):
-    """A `DeltaChannel` whose items, when they are read from a checkpointer, must be of their type.
-
-    What a running node adds is not looked at: a step costs what it did. Its reducer changes no value in place.
-    """
+class OwnDelta(DeltaChannel[Any]):
+    """A `DeltaChannel` whose reducer changes no value in place: its copies share one."""
 
     __slots__ = ("kind",)
 
@@ -195,12 +195,20 @@ class CheckedDelta(DeltaChannel[Any]):
         """The type with that of its items, which LangGraph takes off."""
 
     def copy(self) -> Self:
-        # LangGraph knows nothing of `kind`. It copies a channel for each decision where to go, and the value with it,
-        # for reducers that change it in place: ours make a new one.
+        # LangGraph copies a channel, and its value with it, for each decision where to go.
         new = object.__new__(type(self))
         for name in SLOTS:
             setattr(new, name, getattr(self, name))
         return new
+
+
+class CheckedDelta(OwnDelta):
+    """A `DeltaChannel` whose items, when they are read from a checkpointer, must be of their type.
+
+    What a running node adds is not looked at: a step costs what it did.
+    """
+
+    __slots__ = ()
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return the channel with a stored value; raises ValueError where an item is of another type."""
@@ -233,3 +241,32 @@ class CheckedDelta(DeltaChannel[Any]):
             if known.get(id(write)) is not self.kind:
                 check_items(self.key, self.kind, bare(write[2]))
                 known[id(write)] = self.kind
+
+
+def last(_: Any, writes: Sequence[Any]) -> Any:
+    """Return what was written last: the reducer of a channel without one."""
+    return writes[-1]
+
+
+class StoredOnce(OwnDelta):
+    """A long text that seldom changes: it stands in the checkpoint of the step which wrote it, in none that follow.
+
+    Its snapshot is all that LangGraph's savers need to find it from a later checkpoint. In threads of earlier releases
+    each checkpoint has it.
+    """
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value, or without one."""
+        new = super().from_checkpoint(checkpoint)
+        if checkpoint is MISSING or new.value is None:
+            new.value = MISSING
+        return new
+
+    def get(self) -> Any:
+        """Return the value, or `None`: LangGraph stores what a branch begins with also where nothing was written."""
+        return None if self.value is MISSING else self.value
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Take the last of these; one that is there already changes nothing, so that it is stored no second time."""
+        before = self.value
+        return super().update(values) and (before is MISSING or self.value != before)

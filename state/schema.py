@@ -10,10 +10,9 @@ from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
-from .checked_channels import CheckedDelta
+from .checked_channels import CheckedDelta, StoredOnce, last
 from .events import Event, EventOfKind, append_events
 from .masking import masked
-from .stored_once import StoredOnce
 from .usage import Score, Usage
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class RunValues(TypedDict, total=False):
 class RefineState(RefineInput, RunValues, total=False):
     """The state of a run: the record, and what was last computed from it."""
 
-    task: Annotated[str, StoredOnce()]  # type: ignore[misc]  # callers give it, and an unfinished state may lack it
+    task: Annotated[str, StoredOnce(last, snapshot_frequency=1)]  # type: ignore[misc]  # callers give it, and an unfinished state may lack it
     draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""

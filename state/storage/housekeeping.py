@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from ..checked_channels import bare, naming
+from ..dual import in_db_executor
 from ..events import broken_links
 from ..langgraph_internals import DeltaSnapshot
-from .db_executor import in_db_executor
 from .journal import KeptReply
 from .listed import is_older
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor

@@ -19,11 +19,10 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from ..checked_channels import naming, placed
+from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
-from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
-from .db_executor import in_db_executor
-from .encryption import EncryptionKeyError
+from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, check_key
 from .group_writer import NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
@@ -293,7 +292,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         """LangGraph's saver on this one connection, so that what it writes joins a transaction of ours."""
         return PostgresSaver(conn, serde=self.serde)
 
-    def _set_up_leases(self) -> None:
+    def set_up_leases(self) -> None:
         if self.pool.closed:
             raise RuntimeError("the database was closed")
         with self.pool.connection() as conn, conn.transaction():
@@ -304,12 +303,12 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             except psycopg.errors.ReadOnlySqlTransaction:
                 raise PermissionError("the database is open for reading only") from None
 
-    async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    async def aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # By its writer, behind what the thread's last run has put, and without a thread's detour.
         thread_id = str(values["thread_id"])
         return await self.writer.awrite(Statement(statement, values), thread_id=thread_id, urgent=True)
 
-    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
 

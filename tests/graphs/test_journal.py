@@ -110,7 +110,7 @@ def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, mo
     if not isinstance(saver.journal, JournalTable):
         return  # memory is not asked
     asked: list[str] = []
-    query = saver.journal._query
+    query = saver.query
     monkeypatch.setattr(saver.journal, "_query", lambda *given: (asked.append(given[0]), query(*given))[1])
     graph = build_refine_graph(ScriptedModel([f"lamp {n}" for n in range(9)]), critics=[reject], checkpointer=saver)
     invoke(graph, {**TASK, "limits": {"max_rounds": 2}}, LAMP, is_async=is_async)
