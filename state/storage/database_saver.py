@@ -95,7 +95,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.seal = serde.seal
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
         self.writer = GroupWriter(*committers)
-        self.runs: RunIndex = RunsTable(self.query, self.vault, db_executor=self.db_executor)
+        self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.leases = LeaseKeeper(LeaseTable(self))
         self.foreign = ForeignRuns(self.leases)
         self.journal: Journal = JournalTable(self)
@@ -108,7 +108,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         if "runs" in tables:
             return
         self.runs = RunsInMemory(RLock())
-        for (thread_id,) in self.query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {}):
+        for (thread_id,) in self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {}):
             stored = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
             if stored is None:
                 continue
@@ -128,16 +128,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.writer.close()
 
     @abstractmethod
-    def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Run one statement with `%(name)s` parameters, commit, and return its rows."""
 
-    def query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        return self.query(statement, values)
+    def _query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        return self._query(statement, values)
 
-    aquery_lease = in_db_executor(query_lease)
+    _aquery_lease = in_db_executor(_query_lease)
 
     @abstractmethod
-    def set_up_leases(self) -> None:
+    def _set_up_leases(self) -> None:
         """Make the table of leases where it is not there."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         if given.get("checkpoint_id"):
             return given
         where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
-        found = self.query(SELECT_NEWEST, where)
+        found = self._query(SELECT_NEWEST, where)
         return {**given, "checkpoint_id": found[0][0] if found else None}
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -245,7 +245,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
         """Return what is read off a thread's rows; `None` where there is any doubt, or they are encrypted or sealed."""
         plain = self.vault is None and self.seal is None
-        return off_rows(read, partial(self.rows_of, self.query, thread_id)) if plain else None
+        return off_rows(read, partial(self.rows_of, self._query, thread_id)) if plain else None
 
     aread_rows = in_db_executor(read_rows)
 
@@ -278,8 +278,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         lease = self._lease_of(config) or await self._abegun(config, metadata)
+        options: dict[str, Any] = {"key": "checkpoint", "fence": _fence(lease), "loop": get_running_loop()}
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
-        await self._awrite(lease, thread_id, "checkpoint", steps)
+        try:
+            await self.writer.put(*steps, thread_id=thread_id, **options)
+        except LostLeaseError:
+            if lease is not None:
+                raise
+            await adrive(self.leases.free(thread_id))
+            await self.writer.put(*steps, thread_id=thread_id, **options)
         return self._saved(lease, config, checkpoint)
 
     def put_writes(
@@ -300,12 +307,20 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         lease = self._lease_of(config) or await self._abegun(config, {})
+        followed = lease is not None and _goes_on(lease, config, writes)
+        options: dict[str, Any] = {"fence": _fence(lease), "loop": get_running_loop()}
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
-        if lease is not None and _goes_on(lease, config, writes):
-            fence, here = _fence(lease), get_running_loop()
-            lease.ahead = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here, ahead=True)
+        put = self.writer.put(*steps, thread_id=thread_id, key=task, ahead=followed, **options)
+        if lease is not None and followed:
+            lease.ahead = put
         else:
-            await self._awrite(lease, thread_id, task, steps)
+            try:
+                await put
+            except LostLeaseError:
+                if lease is not None:
+                    raise
+                await adrive(self.leases.free(thread_id))
+                await self.writer.put(*steps, thread_id=thread_id, key=task, **options)
         if isinstance(lease, ForeignLease):
             self.foreign.wrote_of_task(lease, config, writes)
 
@@ -319,21 +334,6 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 raise
             drive(self.leases.free(thread_id))
             self.writer.write(*steps, **options)
-
-    async def _awrite(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> None:
-        options: dict[str, Any] = {
-            "thread_id": thread_id,
-            "key": key,
-            "fence": _fence(lease),
-            "loop": get_running_loop(),
-        }
-        try:
-            await self.writer.put(*steps, **options)
-        except LostLeaseError:
-            if lease is not None:
-                raise
-            await adrive(self.leases.free(thread_id))
-            await self.writer.put(*steps, **options)
 
     def _lease_of(self, config: RunnableConfig) -> Lease | None:
         """Return the lease under which something is written; `None` where no run writes it."""
@@ -364,10 +364,10 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         names = {"thread_id": place["thread_id"], "checkpoint_ns": place["checkpoint_ns"]}
         return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}
 
-    def written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
+    def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
         """Return what was written to a thread's record at a checkpoint."""
         table, value = self.writes_table
-        rows = self.query(
+        rows = self._query(
             f"SELECT type, {value} FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
             f"AND checkpoint_id = %(checkpoint_id)s AND channel IN {RECORDS}",
             {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id},
@@ -384,7 +384,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             "WHERE thread_id = %(thread_id)s ORDER BY checkpoint_ns, checkpoint_id, task_path, task_id, idx"
         )
         writes: dict[tuple[str, str], list[StoredWrite]] = {}
-        for namespace, checkpoint_id, task, path, index, channel, kind, data in self.query(
+        for namespace, checkpoint_id, task, path, index, channel, kind, data in self._query(
             statement, {"thread_id": thread_id}
         ):
             write = StoredWrite(task, path, index, channel, self.serde.loads_typed((kind, data)))
@@ -414,7 +414,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
-        return stored_sizes(self.query, self.lengths, thread_ids)
+        return stored_sizes(self._query, self.lengths, thread_ids)
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         for table in ("checkpoints", self.writes_table[0]):
@@ -423,7 +423,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 "AND checkpoint_id = %(checkpoint_id)s RETURNING checkpoint_id"
             )
             for namespace, checkpoint_id in places:
-                self.query(statement, {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id})
+                self._query(statement, {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id})
         newest = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
         row = newest and row_from_checkpoint(newest.config, newest.checkpoint, newest.metadata)
         if row is not None:

@@ -152,7 +152,7 @@ class JournalTable(Journal):
     def get(self, thread_id: str, call: str) -> KeptReply | None:
         lease = self._saver.leases.latest.get(thread_id)
         if lease and not lease.calls_read:
-            found = self._saver.query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
+            found = self._saver._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
             lease.calls.update(str(row[0]) for row in found)
             lease.calls_read = len(found) <= MOST_CALLS
             if lease.lacks(call):
@@ -160,7 +160,7 @@ class JournalTable(Journal):
         elif lease and lease.lacks(call) and isinstance(lease.ahead, Future):
             lease.ahead.result()
             return None
-        rows = self._saver.query(SELECT, {"thread_id": thread_id, "call": call})
+        rows = self._saver._query(SELECT, {"thread_id": thread_id, "call": call})
         if not rows:
             return None
         reply, seconds = rows[0]
@@ -229,7 +229,7 @@ class JournalTable(Journal):
             (namespace, checkpoint_id, digest), (message,) = told["at"], map(dict, told["reply"])
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"it refers to no place: {error}") from None
-        for event in _events(self._saver.written(thread_id, str(namespace), str(checkpoint_id))):
+        for event in _events(self._saver._written(thread_id, str(namespace), str(checkpoint_id))):
             if isinstance(text := event.get("text"), str) and _digest(text) == digest:
                 return json.dumps([{**message, "content": text}])
         raise ValueError(f"the checkpoint {checkpoint_id!r:.80} that it refers to has no event of its text")
@@ -240,13 +240,13 @@ class JournalTable(Journal):
             waiting = [] if calls is None else [*lease.said.items()]
             lease.said = {said: one for said, one in waiting if one[0] not in (calls or ())}
         if calls is None:
-            self._saver.query(DELETE_JOURNAL, {"thread_id": thread_id})
+            self._saver._query(DELETE_JOURNAL, {"thread_id": thread_id})
             return
         for call in calls:
-            self._saver.query(DELETE_CALL, {"thread_id": thread_id, "call": call})
+            self._saver._query(DELETE_CALL, {"thread_id": thread_id, "call": call})
 
     def calls(self, thread_id: str) -> list[str]:
-        return [str(row[0]) for row in self._saver.query(SELECT_CALLS, {"thread_id": thread_id})]
+        return [str(row[0]) for row in self._saver._query(SELECT_CALLS, {"thread_id": thread_id})]
 
 
 def _events(written: Iterable[Any]) -> Iterator[Mapping[str, Any]]:

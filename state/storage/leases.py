@@ -152,12 +152,14 @@ class LeaseTable(Leases):
 
     def set_up(self) -> None:
         if not self.is_set_up:
-            self._saver.set_up_leases()
+            self._saver._set_up_leases()
             self.is_set_up = True
 
     def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
         self.set_up()
-        return _taken(runner, self._saver.query_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows)))
+        return _taken(
+            runner, self._saver._query_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+        )
 
     async def atake(
         self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0
@@ -165,7 +167,7 @@ class LeaseTable(Leases):
         if not self.is_set_up:
             await self.aset_up()
         return _taken(
-            runner, await self._saver.aquery_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+            runner, await self._saver._aquery_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
         )
 
     def get(self, thread_id: str) -> Runner | None:
@@ -180,7 +182,7 @@ class LeaseTable(Leases):
         statement = (
             "UPDATE redraft_leases SET asked = 1 WHERE thread_id = %(thread_id)s AND token = %(token)s RETURNING token"
         )
-        return bool(self._saver.query_lease(statement, {"thread_id": thread_id, "token": token}))
+        return bool(self._saver._query_lease(statement, {"thread_id": thread_id, "token": token}))
 
     def standing(self, fences: Sequence[int]) -> dict[int, bool]:
         statement = f"SELECT fence, asked FROM redraft_leases WHERE {self._dialect.among}"  # noqa: S608
@@ -190,15 +192,15 @@ class LeaseTable(Leases):
     def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
         until = f"{self._dialect.now} + %(seconds)s" if seconds else "0"
         statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {self._dialect.among} RETURNING fence"  # noqa: S608
-        self._saver.query_lease(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
+        self._saver._query_lease(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
 
     def forget(self, thread_id: str) -> None:
         self.set_up()
-        self._saver.query_lease(FORGET_LEASE, {"thread_id": thread_id})
+        self._saver._query_lease(FORGET_LEASE, {"thread_id": thread_id})
 
     def _read(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         try:
-            return self._saver.query_lease(statement, values)
+            return self._saver._query_lease(statement, values)
         except self._saver.lease_table_missing as error:
             if "redraft_leases" not in str(error):
                 raise

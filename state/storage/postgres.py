@@ -292,7 +292,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         """LangGraph's saver on this one connection, so that what it writes joins a transaction of ours."""
         return PostgresSaver(conn, serde=self.serde)
 
-    def set_up_leases(self) -> None:
+    def _set_up_leases(self) -> None:
         if self.pool.closed:
             raise RuntimeError("the database was closed")
         with self.pool.connection() as conn, conn.transaction():
@@ -303,12 +303,12 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             except psycopg.errors.ReadOnlySqlTransaction:
                 raise PermissionError("the database is open for reading only") from None
 
-    async def aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # By its writer, behind what the thread's last run has put, and without a thread's detour.
         thread_id = str(values["thread_id"])
         return await self.writer.awrite(Statement(statement, values), thread_id=thread_id, urgent=True)
 
-    def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         with self.pool.connection() as conn, conn.cursor(row_factory=tuple_row) as cur:
             return cur.execute(statement.encode(), values).fetchall()
 

@@ -268,22 +268,22 @@ class IndexedSqliteSaver(DatabaseSaver):
         )
         return [Rows(INSERTS["checkpoints"], [row])]
 
-    def set_up_leases(self) -> None:
-        self.query(LEASES.set_up, {})
+    def _set_up_leases(self) -> None:
+        self._query(LEASES.set_up, {})
 
-    def query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def _query_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         if statement.startswith("SELECT"):
-            return self.query(statement, values)
+            return self._query(statement, values)
         # A loss of power ends all runs, so that it matters to none who held a lease.
         return self.writer.write(Statement(named(statement), values, durable=False))
 
-    async def aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # Without a thread's detour, so that what many runs begin at once is one transaction.
         step, here = Statement(named(statement), values, durable=False), asyncio.get_running_loop()
         rows: Sequence[Sequence[Any]] = await self.writer.put(step, loop=here)
         return rows
 
-    def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.
         if not statement.startswith("SELECT"):
             return self.writer.write(Statement(named(statement), values))

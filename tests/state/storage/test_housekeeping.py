@@ -256,7 +256,7 @@ def test_a_database_of_langgraphs_own_saver_is_read_and_stays_as_it_is(kind: str
         open_checkpointer(url, read_only=True) as saver,
         pytest.raises(Exception, match=r"no such table|does not exist"),
     ):
-        saver.query("SELECT 1 FROM redraft_journal", {})
+        saver._query("SELECT 1 FROM redraft_journal", {})
 
 
 def test_a_file_that_was_cut_off_is_called_that(tmp_path: Path) -> None:
