@@ -93,12 +93,12 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
         ValueError: One does not; the message names the channel, what it holds and what would be right.
     """
     values: Mapping[str, Any] = found.checkpoint["channel_values"]
-    adapter = _state_adapter(schemas)
+    waiting = [{channel: value} for _, channel, value in (found.pending_writes or ()) if pending]
     left_out = GIVEN if UNREAD & values.keys() else ()
-    check_values(adapter, {name: bare(value) for name, value in values.items() if name not in left_out})
-    for _, channel, value in (found.pending_writes or ()) if pending else ():
-        if channel not in left_out:
-            check_values(adapter, {channel: bare(value)})
+    several = [
+        {name: bare(value) for name, value in state.items() if name not in left_out} for state in (values, *waiting)
+    ]
+    check_values(_state_adapter(schemas), *several)
 
 
 def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
@@ -237,10 +237,9 @@ class CheckedDelta(OwnDelta):
     def _check(self, writes: Sequence[PendingWrite]) -> None:
         checked: dict[int, Any] | None = getattr(writes, "checked", None)
         known = {} if checked is None else checked
-        for write in writes:
-            if known.get(id(write)) is not self.kind:
-                check_items(self.key, self.kind, bare(write[2]))
-                known[id(write)] = self.kind
+        new = [write for write in writes if known.get(id(write)) is not self.kind]
+        check_values(_channel_adapter(self.key, self.kind), *({self.key: bare(write[2])} for write in new))
+        known |= dict.fromkeys(map(id, new), self.kind)
 
 
 def last(_: Any, writes: Sequence[Any]) -> Any:

@@ -51,14 +51,24 @@ def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
     return Do(getattr(owner, method), getattr(owner, f"a{method}"), args, kwargs)
 
 
-def do_all(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
-    """Return the call that lists the items of such a method's iterator."""
+def do_all(owner: Any, method: str, *args: Any, until: Callable[[Any], bool] | None = None, **kwargs: Any) -> Do:
+    """Return the call that lists the items of such a method's iterator, up to the first for which `until` holds."""
 
     def listed() -> list[Any]:
-        return list(getattr(owner, method)(*args, **kwargs))
+        items: list[Any] = []
+        for item in getattr(owner, method)(*args, **kwargs):
+            items.append(item)
+            if until is not None and until(item):
+                break
+        return items
 
     async def alisted() -> list[Any]:
-        return [item async for item in getattr(owner, f"a{method}")(*args, **kwargs)]
+        items: list[Any] = []
+        async for item in getattr(owner, f"a{method}")(*args, **kwargs):
+            items.append(item)
+            if until is not None and until(item):
+                break
+        return items
 
     return Do(listed, alisted)
 

@@ -372,7 +372,8 @@ def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) ->
         dict(line["metadata"]),  # type: ignore[arg-type]  # `checked` looks at it
         None if parent is None else {"configurable": {**known, "checkpoint_id": str(parent)}},
     )
-    return checked(found, None)
+    with naming(lambda: found.config["configurable"]):
+        return checked(found, None)
 
 
 def _place(one: CheckpointTuple) -> Place:

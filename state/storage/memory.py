@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
+from ..checked_channels import naming
 from ..dual import drive
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD
@@ -72,7 +73,10 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         return None if found is None else self._unsealed(found)
 
     def _unsealed(self, found: CheckpointTuple) -> CheckpointTuple:
-        return found if self.seal is None else checked(found, None, self.seal, pending=False)
+        if self.seal is None:
+            return found
+        with naming(lambda: found.config["configurable"]):
+            return checked(found, None, self.seal, pending=False)
 
     def list(
         self,

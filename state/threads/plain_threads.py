@@ -82,10 +82,8 @@ def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str |
     """
     waiting = {INPUT_CHANNEL, first_node}
     ends = [checkpoint_id for checkpoint_id, latest in PlainThread(rows).rounds().items() if latest == number]
-    return max(
-        (checkpoint_id for checkpoint_id in ends if not waiting & {*_next(rows.load(checkpoint_id).values)}),
-        default=None,
-    )
+    values = {checkpoint_id: rows.load(checkpoint_id).values for checkpoint_id in ends}
+    return max((name for name, stored in values.items() if not waiting & {*_next(stored)}), default=None)
 
 
 class PlainThread:
@@ -135,8 +133,9 @@ class PlainThread:
         """Return by checkpoint the round of the draft that its task's record ends with."""
         rounds: dict[str, int | None] = {}
         # Parents come first: a checkpoint's id is later than its parent's.
-        for checkpoint_id, parent in sorted(self.rows.parents.items()):
-            held = self.rows.load(checkpoint_id).values.get("events")
+        records = {name: self.rows.load(name).values.get("events") for name in sorted(self.rows.parents)}
+        for checkpoint_id, held in records.items():
+            parent = self.rows.parents[checkpoint_id]
             if held is not None or parent is None:
                 rounds[checkpoint_id] = latest_round(_list(held or []), None)
             else:
