@@ -15,7 +15,7 @@ from .first_nodes import UNREAD
 from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
@@ -136,12 +136,9 @@ def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
     """Return what checks all channels of some typed states at once, where they are there; others may hold anything."""
     from pydantic import TypeAdapter
 
-    hints = {name: NotRequired[kind] for schema in schemas for name, kind in _hints(schema)}
+    typed = [get_type_hints(schema, include_extras=True) for schema in schemas]
+    hints = {name: NotRequired[kind] for channels in typed for name, kind in channels.items()}
     return TypeAdapter(TypedDict("Values", hints))  # type: ignore[operator]
-
-
-def _hints(schema: type) -> Iterable[tuple[str, Any]]:
-    return get_type_hints(schema, include_extras=True).items()
 
 
 @cache

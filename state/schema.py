@@ -11,9 +11,9 @@ from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from .checked_channels import CheckedDelta, StoredOnce, last
-from .events import Event, EventOfKind, append_events
+from .events import Event, EventOfKind, RunValues, append_events
 from .masking import masked
-from .usage import Score, Usage
+from .usage import Usage
 
 if TYPE_CHECKING:
     # Type checkers would have every reader of a record narrow each event first; what is stored is told apart by kind.
@@ -45,20 +45,6 @@ class RefineInput(TypedDict):
     draft: NotRequired[str]
     """A first draft of the caller's own: none is written, and the run begins with feedback on this one."""
     limits: NotRequired[dict[str, Any]]
-
-
-class RunValues(TypedDict, total=False):
-    """Values that were last computed from the record of a run."""
-
-    head: str
-    """Hash of the last event."""
-    answer: str
-    stop_reason: str | None
-    rounds: int
-    score: Score | None
-    accepted_by: str | None
-    oracle: bool
-    usage: Usage
 
 
 class RefineState(RefineInput, RunValues, total=False):

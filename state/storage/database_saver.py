@@ -20,7 +20,7 @@ from .checkpoint_order import ClockError, read_checkpoint
 from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
-from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
 from .journal import RECORDS, Journal, JournalInMemory, JournalTable
 from .lease_keeper import LeaseKeeper
@@ -395,7 +395,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         steps: list[Rows] = []
         row = None
         for one in thread.checkpoints:
-            config, known = _at(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
+            config, known = place_of(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
             sealed = self._sealed(config, one.checkpoint, known)
             steps += self._checkpoint_steps(config, one.checkpoint, sealed, held_versions(one))
             if (newer := row_from_checkpoint(config, one.checkpoint, known)) is not None:
@@ -498,14 +498,6 @@ def _goes_on(lease: Lease, config: RunnableConfig, writes: Sequence[tuple[str, A
     if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
         lease.pausing_at = checkpoint_id
     return not lease.over and lease.pausing_at != checkpoint_id
-
-
-def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
-    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
-    parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
-    namespace = one.config["configurable"].get("checkpoint_ns", "")
-    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
-    return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 _alist = in_db_executor(BaseCheckpointSaver.list)

@@ -23,6 +23,8 @@ from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from langchain_core.runnables import RunnableConfig
+
     from .seal import Seal
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "StoredWrite",
     "held_versions",
     "own_snapshots",
+    "place_of",
     "read_thread_file",
     "thread_lines",
 ]
@@ -407,6 +410,14 @@ def held_versions(one: CheckpointTuple) -> dict[str, Any]:
     """Return the versions of the channels whose values a checkpoint holds: an absent value overwrites none."""
     values = one.checkpoint["channel_values"]
     return {channel: version for channel, version in one.checkpoint["channel_versions"].items() if channel in values}
+
+
+def place_of(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
+    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
+    parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
+    namespace = one.config["configurable"].get("checkpoint_ns", "")
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 def _is_difference(one: CheckpointTuple) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class PlainIndex:
 
 def plain_index(
     query: Query,
-    tables: Callable[[], Set[str]],
+    tables: Set[str],
     *,
     lengths: Mapping[str, str],
     rows_of: Callable[[Query, str], ThreadRows],
@@ -76,20 +77,17 @@ def plain_index(
 
     Args:
         query: As in `PlainIndex`.
-        tables: Returns the names of the tables that are there; raises ValueError for another program's.
+        tables: The names of the tables that are there.
         lengths: How many bytes a row of each table holds.
         rows_of: As in `PlainIndex`.
         close: As in `PlainIndex`.
         errors: As in `PlainIndex`.
     """
-    try:
-        there = tables()
-        if there >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
-            of_them = {table: length for table, length in lengths.items() if table in there}
-            index = PlainIndex(query, of_them, rows_of, close, errors)
+    if tables >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
+        of_them = {table: length for table, length in lengths.items() if table in tables}
+        index = PlainIndex(query, of_them, rows_of, close, errors)
+        with suppress(errors):
             if index.is_plain():
                 return index
-    except (errors, ValueError):
-        pass
     close()
     return None

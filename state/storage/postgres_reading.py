@@ -40,10 +40,10 @@ def open_index(url: str) -> PlainIndex | None:
     except psycopg.Error:
         return None
     query = partial(query_on, conn)
-
-    def tables() -> set[str]:
-        return {name for (name,) in query(SELECT_TABLES, {})}
-
+    try:
+        tables = {name for (name,) in query(SELECT_TABLES, {})}
+    except psycopg.Error:
+        tables = set()
     return plain_index(query, tables, lengths=LENGTHS, rows_of=postgres_rows, close=conn.close, errors=psycopg.Error)
 
 

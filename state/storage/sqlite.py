@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sqlite3
@@ -279,9 +278,7 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # Without a thread's detour, so that what many runs begin at once is one transaction.
-        step, here = Statement(named(statement), values, durable=False), asyncio.get_running_loop()
-        rows: Sequence[Sequence[Any]] = await self.writer.put(step, loop=here)
-        return rows
+        return await self.writer.awrite(Statement(named(statement), values, durable=False))
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.

@@ -49,26 +49,26 @@ def open_index(path: Path) -> PlainIndex | None:
     """
     try:
         conn = connect_to_read(path.absolute())
-    except sqlite3.Error:
+        tables = tables_of(conn, path)
+    except (sqlite3.Error, ValueError):
         return None
     return plain_index(
-        partial(query_on, conn),
-        partial(tables_of, conn, path),
-        lengths=LENGTHS,
-        rows_of=sqlite_rows,
-        close=conn.close,
-        errors=sqlite3.Error,
+        partial(query_on, conn), tables, lengths=LENGTHS, rows_of=sqlite_rows, close=conn.close, errors=sqlite3.Error
     )
 
 
 def tables_of(conn: sqlite3.Connection, path: Path) -> set[str]:
-    """Return the names of a file's tables.
+    """Return the names of a file's tables; the connection is closed where they can't be read.
 
     Raises:
         ValueError: They are not such as redraft makes.
     """
-    check_schema(conn, OWN_TABLES, path)
-    return {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    try:
+        check_schema(conn, OWN_TABLES, path)
+        return {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (sqlite3.Error, ValueError):
+        conn.close()
+        raise
 
 
 def query_on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

@@ -11,14 +11,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
 
 from ..checked_values import check_values
-from ..events import DRAFT_KINDS, EventOfKind
+from ..events import DRAFT_KINDS, EventOfKind, RunValues
 from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL, JOIN, PREGEL
 from ..storage.thread_rows import OF_NO_TASK
 from ..summary import current_run
-from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
 from .history import steps_of
 from .replay import replay_record
 
@@ -32,20 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint_of_round", "latest_round", "plain_history", "plain_replay", "plain_state"]
 
 
-class Shown(TypedDict, total=False):
+class Shown(RunValues, total=False):
     """The channels that are shown, of the types that the loop's state has."""
 
     task: str
     limits: dict[str, Any]
     events: list[Annotated[EventOfKind, Field(discriminator="kind")]]
-    head: str
-    answer: str
-    stop_reason: str | None
-    rounds: int
-    score: Score | None
-    accepted_by: str | None
-    oracle: bool
-    usage: Usage
 
 
 def plain_state(rows: ThreadRows) -> dict[str, Any]:
@@ -157,8 +147,7 @@ class PlainThread:
         task."""
         record: list[Any] = []
         parent = task = None
-        for checkpoint_id in self._branch():
-            row = self.rows.load(checkpoint_id)
+        for checkpoint_id, row in [(name, self.rows.load(name)) for name in self._branch()]:
             if (held := row.values.get("events")) is not None:
                 record = list(_list(held))
             elif parent is not None:
