@@ -15,7 +15,7 @@ from .first_nodes import UNREAD
 from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BadCheckpointError",
     "CheckedDelta",
+    "OwnDelta",
+    "StoredOnce",
     "Writes",
     "bare",
     "check_found",
     "check_items",
     "check_update",
+    "last",
     "naming",
     "placed",
     "refusal",
@@ -90,12 +93,12 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
         ValueError: One does not; the message names the channel, what it holds and what would be right.
     """
     values: Mapping[str, Any] = found.checkpoint["channel_values"]
-    adapter = _state_adapter(schemas)
+    waiting = [{channel: value} for _, channel, value in (found.pending_writes or ()) if pending]
     left_out = GIVEN if UNREAD & values.keys() else ()
-    check_values(adapter, {name: bare(value) for name, value in values.items() if name not in left_out})
-    for _, channel, value in (found.pending_writes or ()) if pending else ():
-        if channel not in left_out:
-            check_values(adapter, {channel: bare(value)})
+    several = [
+        {name: bare(value) for name, value in state.items() if name not in left_out} for state in (values, *waiting)
+    ]
+    check_values(_state_adapter(schemas), *several)
 
 
 def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
@@ -133,12 +136,9 @@ def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
     """Return what checks all channels of some typed states at once, where they are there; others may hold anything."""
     from pydantic import TypeAdapter
 
-    hints = {name: NotRequired[kind] for schema in schemas for name, kind in _hints(schema)}
+    typed = [get_type_hints(schema, include_extras=True) for schema in schemas]
+    hints = {name: NotRequired[kind] for channels in typed for name, kind in channels.items()}
     return TypeAdapter(TypedDict("Values", hints))  # type: ignore[operator]
-
-
-def _hints(schema: type) -> Iterable[tuple[str, Any]]:
-    return get_type_hints(schema, include_extras=True).items()
 
 
 @cache
@@ -181,11 +181,8 @@ def placed(
     return histories
 
 
-class CheckedDelta(DeltaChannel[Any]):
-    """A `DeltaChannel` whose items, when they are read from a checkpointer, must be of their type.
-
-    What a running node adds is not looked at: a step costs what it did. Its reducer changes no value in place.
-    """
+class OwnDelta(DeltaChannel[Any]):
+    """A `DeltaChannel` whose reducer changes no value in place: its copies share one."""
 
     __slots__ = ("kind",)
 
@@ -195,12 +192,20 @@ class CheckedDelta(DeltaChannel[Any]):
         """The type with that of its items, which LangGraph takes off."""
 
     def copy(self) -> Self:
-        # LangGraph knows nothing of `kind`. It copies a channel for each decision where to go, and the value with it,
-        # for reducers that change it in place: ours make a new one.
+        # LangGraph copies a channel, and its value with it, for each decision where to go.
         new = object.__new__(type(self))
         for name in SLOTS:
             setattr(new, name, getattr(self, name))
         return new
+
+
+class CheckedDelta(OwnDelta):
+    """A `DeltaChannel` whose items, when they are read from a checkpointer, must be of their type.
+
+    What a running node adds is not looked at: a step costs what it did.
+    """
+
+    __slots__ = ()
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return the channel with a stored value; raises ValueError where an item is of another type."""
@@ -229,7 +234,35 @@ class CheckedDelta(DeltaChannel[Any]):
     def _check(self, writes: Sequence[PendingWrite]) -> None:
         checked: dict[int, Any] | None = getattr(writes, "checked", None)
         known = {} if checked is None else checked
-        for write in writes:
-            if known.get(id(write)) is not self.kind:
-                check_items(self.key, self.kind, bare(write[2]))
-                known[id(write)] = self.kind
+        new = [write for write in writes if known.get(id(write)) is not self.kind]
+        check_values(_channel_adapter(self.key, self.kind), *({self.key: bare(write[2])} for write in new))
+        known |= dict.fromkeys(map(id, new), self.kind)
+
+
+def last(_: Any, writes: Sequence[Any]) -> Any:
+    """Return what was written last: the reducer of a channel without one."""
+    return writes[-1]
+
+
+class StoredOnce(OwnDelta):
+    """A long text that seldom changes: it stands in the checkpoint of the step which wrote it, in none that follow.
+
+    Its snapshot is all that LangGraph's savers need to find it from a later checkpoint. In threads of earlier releases
+    each checkpoint has it.
+    """
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value, or without one."""
+        new = super().from_checkpoint(checkpoint)
+        if checkpoint is MISSING or new.value is None:
+            new.value = MISSING
+        return new
+
+    def get(self) -> Any:
+        """Return the value, or `None`: LangGraph stores what a branch begins with also where nothing was written."""
+        return None if self.value is MISSING else self.value
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Take the last of these; one that is there already changes nothing, so that it is stored no second time."""
+        before = self.value
+        return super().update(values) and (before is MISSING or self.value != before)

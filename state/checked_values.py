@@ -21,27 +21,27 @@ KINDS = get_args(EventKind)
 SHOWN_CHARACTERS = 80
 
 
-def check_values(adapter: TypeAdapter[Any], values: Mapping[str, Any]) -> None:
-    """Return if each channel holds a value of its type.
+def check_values(adapter: TypeAdapter[Any], *several: Mapping[str, Any]) -> None:
+    """Raise ValueError unless each channel holds a value of its type, in each of several states.
 
-    Raises:
-        ValueError: One does not; the message names the channel, what it holds and what would be right.
+    The message names the channel, what it holds and what would be right.
     """
     from pydantic import ValidationError
 
-    _refuse_later_format(values.get("events"))
-    try:
-        # Strict: lenient, pydantic takes "3" for 3, and what is used is the value as it is stored.
-        adapter.validate_python(values, strict=True)
-    except ValidationError as error:
-        raise ValueError(_explained(error)) from None
-    for channel in LIMITED & values.keys():
-        for limits in _limits_in(channel, values[channel]):
-            try:
-                # With its type: 1 and True are equal, and the cache would take one for the other.
-                _check_limits(*((name, type(value), value) for name, value in limits.items()))
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"its channel {channel!r} holds limits that make no sense: {error}") from None
+    for values in several:
+        _refuse_later_format(values.get("events"))
+        try:
+            # Strict: lenient, pydantic takes "3" for 3, and what is used is the value as it is stored.
+            adapter.validate_python(values, strict=True)
+        except ValidationError as error:
+            raise ValueError(_explained(error)) from None
+        for channel in LIMITED & values.keys():
+            for limits in _limits_in(channel, values[channel]):
+                try:
+                    # With its type: 1 and True are equal, and the cache would take one for the other.
+                    _check_limits(*((name, type(value), value) for name, value in limits.items()))
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"its channel {channel!r} holds limits that make no sense: {error}") from None
 
 
 def _refuse_later_format(events: Any) -> None:

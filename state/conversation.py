@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
 
+from .checked_channels import OwnDelta
 from .events import digest
 from .langgraph_internals import MISSING, DeltaSnapshot
 from .schema import NEVER, RefineOutput, RefineState
@@ -77,7 +77,7 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
     return one.type == other.type and str(one.text) == str(other.text)
 
 
-class ThreadMessages(DeltaChannel[Any]):
+class ThreadMessages(OwnDelta):
     """The messages of a thread, of which each turn stores its own."""
 
     def __init__(self, reducer: Any = add_turns, typ: Any = list, *, snapshot_frequency: int = NEVER) -> None:

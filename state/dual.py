@@ -1,22 +1,27 @@
 """Logic written once for sync and async callers: a generator that yields the calls it wants made. Internal.
 
 It is sent the result of each, so that it neither blocks nor awaits itself. `drive` makes the calls in place, `adrive`
-awaits them; beside these two nothing needs a second version of what it does.
+awaits them; beside these two nothing needs a second version of what it does. A method that reads or writes a database
+gets its async twin by `in_db_executor`.
 """
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-__all__ = ["Do", "Logic", "adrive", "do", "do_all", "drive"]
+__all__ = ["Do", "Logic", "adrive", "do", "do_all", "drive", "in_db_executor"]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
+S = TypeVar("S")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,24 @@ def do(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
     return Do(getattr(owner, method), getattr(owner, f"a{method}"), args, kwargs)
 
 
-def do_all(owner: Any, method: str, *args: Any, **kwargs: Any) -> Do:
-    """Return the call that lists the items of such a method's iterator."""
+def do_all(owner: Any, method: str, *args: Any, until: Callable[[Any], bool] | None = None, **kwargs: Any) -> Do:
+    """Return the call that lists the items of such a method's iterator, up to the first for which `until` holds."""
 
     def listed() -> list[Any]:
-        return list(getattr(owner, method)(*args, **kwargs))
+        items: list[Any] = []
+        for item in getattr(owner, method)(*args, **kwargs):
+            items.append(item)
+            if until is not None and until(item):
+                break
+        return items
 
     async def alisted() -> list[Any]:
-        return [item async for item in getattr(owner, f"a{method}")(*args, **kwargs)]
+        items: list[Any] = []
+        async for item in getattr(owner, f"a{method}")(*args, **kwargs):
+            items.append(item)
+            if until is not None and until(item):
+                break
+        return items
 
     return Do(listed, alisted)
 
@@ -95,3 +110,30 @@ async def adrive(
                 wanted = logic.send(result)
     except StopIteration as end:
         return cast("Result", end.value)
+
+
+def in_db_executor(
+    method: Callable[Concatenate[S, P], Result],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, Result]]:
+    """Return the async twin of a method, which never blocks the event loop.
+
+    It calls the method of that name, as a subclass has it, on a thread of `self.db_executor`, an `Executor`; where that
+    is `None`, as it is for what is kept in memory, it calls it at once.
+    """
+    name = method.__name__
+
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        call: Callable[[], Result] = partial(getattr(self, name), *args, **kwargs)
+        executor = getattr(self, "db_executor", None)
+        if executor is None:
+            return call()
+        import asyncio
+
+        run: Callable[[], Result] = partial(contextvars.copy_context().run, call)
+        result: Result = await asyncio.get_running_loop().run_in_executor(executor, run)
+        return result
+
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
+    twin.__doc__ = f"Async twin of `{name}`."
+    return twin

@@ -37,6 +37,7 @@ __all__ = [
     "Record",
     "RetrievalEvent",
     "RevisionEvent",
+    "RunValues",
     "Sample",
     "TaskEvent",
     "ThoughtEvent",
@@ -346,6 +347,20 @@ EventOfKind: TypeAlias = (
     | ForkEvent
 )
 """The same, told apart by `kind`: what a stored event is checked by, and what its JSON schema says."""
+
+
+class RunValues(TypedDict, total=False):
+    """Values that were last computed from the record of a run."""
+
+    head: str
+    """Hash of the last event."""
+    answer: str
+    stop_reason: str | None
+    rounds: int
+    score: Score | None
+    accepted_by: str | None
+    oracle: bool
+    usage: Usage
 
 
 def digest(event: Event) -> str:

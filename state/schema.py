@@ -10,11 +10,10 @@ from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
-from .checked_channels import CheckedDelta
-from .events import Event, EventOfKind, append_events
+from .checked_channels import CheckedDelta, StoredOnce, last
+from .events import Event, EventOfKind, RunValues, append_events
 from .masking import masked
-from .stored_once import StoredOnce
-from .usage import Score, Usage
+from .usage import Usage
 
 if TYPE_CHECKING:
     # Type checkers would have every reader of a record narrow each event first; what is stored is told apart by kind.
@@ -48,24 +47,10 @@ class RefineInput(TypedDict):
     limits: NotRequired[dict[str, Any]]
 
 
-class RunValues(TypedDict, total=False):
-    """Values that were last computed from the record of a run."""
-
-    head: str
-    """Hash of the last event."""
-    answer: str
-    stop_reason: str | None
-    rounds: int
-    score: Score | None
-    accepted_by: str | None
-    oracle: bool
-    usage: Usage
-
-
 class RefineState(RefineInput, RunValues, total=False):
     """The state of a run: the record, and what was last computed from it."""
 
-    task: Annotated[str, StoredOnce()]  # type: ignore[misc]  # callers give it, and an unfinished state may lack it
+    task: Annotated[str, StoredOnce(last, snapshot_frequency=1)]  # type: ignore[misc]  # callers give it, and an unfinished state may lack it
     draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""

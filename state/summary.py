@@ -237,25 +237,14 @@ class RunSummary:
                 if before is None or before["kind"] not in DRAFT_KINDS:
                     self.step = len(self.attempts)
                 if not event.get("rejected"):
-                    if (
-                        kind == "draft"
-                    ):  # written anew, by an agent that had not finished it: it replaces the one before
+                    # Written anew, by an agent that had not finished it, it replaces the one before.
+                    if kind == "draft":
                         self._begin_drafts()
                     self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
             elif kind in CRITIQUE_KINDS and self.attempts:
                 self._judge(event)
         if spent:
             self.usage = add_usage((self.usage, *spent))
-
-    def _draft(self, event: Event, *, beside: bool) -> None:
-        self.rounds += event["kind"] == "revision"
-        if not beside:
-            self.step = len(self.attempts)
-        if event.get("rejected"):
-            return
-        if event["kind"] == "draft":  # written anew, by an agent that had not finished it: it replaces the one before
-            self._begin_drafts()
-        self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
 
     def _judge(self, critique: Event) -> None:
         """Attach a critique to the draft of its round, or to the newest draft where none has that round."""

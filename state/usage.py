@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -56,20 +56,15 @@ NO_USAGE: Usage = {
 
 def add_usage(usages: Iterable[Usage]) -> Usage:
     """Return the sum; its `cost_usd` is `None` as soon as one part's is."""
-    total = NO_USAGE.copy()
+    total: Any = NO_USAGE.copy()
     for usage in usages:
-        total["input_tokens"] += usage["input_tokens"]
-        total["output_tokens"] += usage["output_tokens"]
-        total["total_tokens"] += usage["total_tokens"]
-        total["calls"] += usage["calls"]
-        total["uncounted_calls"] += usage.get("uncounted_calls", 0)
-        total["seconds"] += usage["seconds"]
-        for name in WHERE_ANY:
-            if counted := usage.get(name):
-                total[name] = total.get(name, 0) + counted
+        counts: Any = usage
+        for name in COUNTS:
+            if count := counts.get(name):
+                total[name] = total.get(name, 0) + count
         so_far, cost = total["cost_usd"], usage["cost_usd"]
         total["cost_usd"] = None if so_far is None or cost is None else so_far + cost
-    return total
+    return cast("Usage", total)
 
 
 def usage_besides(usage: Usage, again: Mapping[str, Any], counted: Mapping[str, Any]) -> Usage:
@@ -89,10 +84,6 @@ def usage_besides(usage: Usage, again: Mapping[str, Any], counted: Mapping[str, 
     return cast("Usage", {name: value for name, value in left.items() if value or name not in WHERE_ANY})
 
 
-WHERE_ANY: tuple[Literal["counted_here", "reused_calls", "cache_read_tokens", "cache_write_tokens"], ...] = (
-    "counted_here",
-    "reused_calls",
-    "cache_read_tokens",
-    "cache_write_tokens",
-)
+WHERE_ANY = ("counted_here", "reused_calls", "cache_read_tokens", "cache_write_tokens")
 """Counts that a usage has only where they are above 0."""
+COUNTS = ("input_tokens", "output_tokens", "total_tokens", "calls", "uncounted_calls", "seconds", *WHERE_ANY)

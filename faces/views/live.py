@@ -122,8 +122,8 @@ def _path(item: Mapping[str, Any]) -> str:
 
 
 def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
-    parts = [part for part in (who_of(event), *more, *usage_words(event.get("usage") or {})) if part]
-    return " · ".join(parts), "dim"
+    parts = (who_of(event), *more, *usage_words(event.get("usage") or {}))
+    return " · ".join(filter(None, parts)), "dim"
 
 
 def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...state import Thread
+from ...state.dual import drive
 from ...state.threads.kind import kind_of
 from ...state.threads.record_checks import compared
 from ...state.threads.snapshots import snapshots
@@ -51,7 +52,7 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
     taken = None
     if thread is not None:
         read_values(thread)  # an unknown thread is named
-        taken = path_taken(snapshots(thread.graph, thread.config).make(), frozenset(drawing.edges))
+        taken = path_taken(drive(snapshots(thread.graph, thread.config)), frozenset(drawing.edges))
     ran = taken or Taken()
     text = drawing.plain()
     facts = {

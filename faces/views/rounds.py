@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...state.events import Event
-    from ...state.summary import Attempt
 
 __all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards"]
 
@@ -44,41 +43,53 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     path = [event for event in run if place_of(event)[1] == branch]
     here = [event for event in path if event["round"] == number and event["kind"] != "task"]
     written = [event for event in here if event["kind"] in DRAFT_KINDS]
-    notes = [event for event in here if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)]
     # That it was accepted stands beside what accepted it.
     notes = [
-        event for event in notes if event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted")
+        event
+        for event in here
+        if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
+        and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
     ]
     if not written and all(event["kind"] == "verdict" for event in notes):
         return None
-    summary = RunSummary().grown(path)
-    best = summary.answer
-    drafts = {draft.round: draft for draft in summary.attempts}
-    draft = drafts.get(number)
-    base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
-    text = draft.text if draft is not None else str(written[-1]["text"]) if written else ""
-    rows = [event_row(event) for event in here]
-    critiques = [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS]
-    is_best = best is not None and best.round == number
+    last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
     return {
         "name": f"Round {number}" + (f", path {branch}" if branch else ""),
         "round": number,
         "by": who_of(written[-1]) if written else "",
-        "what": str(written[-1]["kind"]) if written else "",
+        "what": str(last["kind"]),
+        **_drafted(RunSummary().grown(path), number, str(last["text"])),
+        "rejected": [row for row in map(event_row, written) if row["verdict"]],
+        "said": [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS],
+        "notes": [event_row(event) for event in notes],
+        **totals([event_row(event) for event in here]),
+    }
+
+
+def _drafted(summary: RunSummary, number: int, written: str) -> dict[str, Any]:
+    """Return the part of a card on the draft of its round, compared with the one that it revises.
+
+    Args:
+        summary: Of the path.
+        number: The round.
+        written: The text to show where that is no draft.
+    """
+    drafts = {draft.round: draft for draft in summary.attempts}
+    draft = drafts.get(number)
+    base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
+    text = draft.text if draft is not None else written
+    is_best = summary.answer is not None and summary.answer.round == number
+    return {
         "base": base.round if base else None,
         "text": text,
-        "changes": _changes(base, text),
+        "changes": [(change.kind, change.text) for change in diff_words(base.text, text).changes] if base else [],
         "same": base is not None and base.text == text,
         "score": draft.score if draft else None,
-        "accepted": draft.accepted if draft else False,
-        "rejected": [row for row in map(event_row, written) if row["verdict"]],
+        "accepted": draft is not None and draft.accepted,
         "because": [event_row(critique) for critique in base.critiques] if base else [],
-        "said": critiques,
-        "notes": [event_row(event) for event in notes],
         "forkable": draft is not None,
         "best": is_best,
         "open": is_best,
-        **totals(rows),
     }
 
 
@@ -104,11 +115,6 @@ FOLDED = 4
 def place_of(event: Mapping[str, Any]) -> tuple[int, str]:
     """Return the round of an event, and the path where it is one of a search."""
     return event["round"], str(event.get("branch") or "")
-
-
-def _changes(base: Attempt | None, text: str) -> list[tuple[str, str]]:
-    changes = diff_words(base.text, text).changes if base else ()
-    return [(change.kind, change.text) for change in changes]
 
 
 WIDTH, HEIGHT, LEFT, TOP, BELOW = 330, 76, 24, 8, 96

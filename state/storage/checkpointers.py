@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from .memory import IndexedMemorySaver
@@ -74,14 +75,11 @@ def open_checkpointer(
         ...     [row.thread_id for row in saver.runs.list(limit=10)]
         ['one']
     """
-    if key is not None:
+    if key is not None or seal_key is not None:
         from .encryption import key_bytes
 
-        key = key_bytes(key)
-    if seal_key is not None:
-        from .encryption import key_bytes
-
-        seal_key = key_bytes(seal_key, "a seal key")
+        key = key if key is None else key_bytes(key)
+        seal_key = seal_key if seal_key is None else key_bytes(seal_key, "a seal key")
     kind, place = kind_and_place(url)
     if key is not None and kind == "memory":
         raise ValueError("what is kept in memory is not encrypted: leave out key=, or give a database")
@@ -91,73 +89,57 @@ def open_checkpointer(
         raise ValueError(
             "synchronous='normal' is for SQLite; for PostgreSQL add ?options=-csynchronous_commit%3Doff to the URL"
         )
-    return Checkpointer(
-        kind, place, key=key, seal_key=seal_key, allow=allow, synchronous=synchronous, read_only=read_only
-    )
+    options: dict[str, Any] = {"key": key, "seal_key": seal_key, "allow": tuple(allow), "synchronous": synchronous}
+    return Checkpointer(partial(_opened, kind, place, **options, read_only=read_only))
+
+
+def _opened(
+    kind: DatabaseKind,
+    place: str,
+    *,
+    key: bytes | None,
+    seal_key: bytes | None,
+    allow: Iterable[type],
+    synchronous: Literal["full", "normal"],
+    read_only: bool,
+) -> IndexedSaver:
+    """Open a database, and import what that takes; see `open_checkpointer`."""
+    seal, vault = None, None
+    if seal_key is not None:
+        from .seal import Seal
+
+        seal = Seal(seal_key)
+    if kind == "memory":
+        from .memory import IndexedMemorySaver
+
+        return IndexedMemorySaver(allow=allow, seal=seal)
+    if key is not None:
+        from .encryption import Vault
+
+        vault = Vault(key)
+    options: dict[str, Any] = {"vault": vault, "seal": seal, "allow": allow, "read_only": read_only}
+    if kind == "sqlite":
+        from .sqlite import open_sqlite
+
+        return open_sqlite(Path(place), synchronous=synchronous, **options)
+    try:
+        from .postgres import open_postgres
+    except ImportError as error:
+        raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
+    return open_postgres(place, shown=without_secrets(place), **options)
 
 
 class Checkpointer:
-    """A saver that is opened by `with` or `async with` and closed at the end of the block."""
+    """A saver that is opened by `with` or `async with` and closed at the end of the block.
 
-    def __init__(
-        self,
-        kind: DatabaseKind,
-        place: str,
-        *,
-        key: bytes | None = None,
-        seal_key: bytes | None = None,
-        allow: Iterable[type] = (),
-        synchronous: Literal["full", "normal"] = "full",
-        read_only: bool = False,
-    ) -> None:
-        self._kind = kind
-        self._place = place
-        self._key = key
-        self._seal_key = seal_key
-        self._allow = tuple(allow)
-        self._synchronous: Literal["full", "normal"] = synchronous
-        self._read_only = read_only
+    Args:
+        open_saver: Opens one.
+    """
+
+    def __init__(self, open_saver: Callable[[], IndexedSaver]) -> None:
+        self.open = open_saver
+        """Returns the saver, which the caller closes; `with` does both."""
         self._opened: list[IndexedSaver] = []
-
-    def open(self) -> IndexedSaver:
-        """Return the saver, which the caller closes; `with` does both."""
-        seal = None
-        if self._seal_key is not None:
-            from .seal import Seal
-
-            seal = Seal(self._seal_key)
-        if self._kind == "memory":
-            from .memory import IndexedMemorySaver
-
-            return IndexedMemorySaver(allow=self._allow, seal=seal)
-        vault = None
-        if self._key is not None:
-            from .encryption import Vault
-
-            vault = Vault(self._key)
-        if self._kind == "sqlite":
-            from .sqlite import open_sqlite
-
-            return open_sqlite(
-                Path(self._place),
-                vault=vault,
-                seal=seal,
-                allow=self._allow,
-                synchronous=self._synchronous,
-                read_only=self._read_only,
-            )
-        try:
-            from .postgres import open_postgres
-        except ImportError as error:
-            raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-        return open_postgres(
-            self._place,
-            shown=without_secrets(self._place),
-            vault=vault,
-            seal=seal,
-            allow=self._allow,
-            read_only=self._read_only,
-        )
 
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())

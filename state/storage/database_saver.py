@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from ..dual import adrive, drive
+from ..dual import adrive, drive, in_db_executor
 from ..langgraph_internals import RUNTIME
 from .checkpoint_order import ClockError, read_checkpoint
-from .db_executor import in_db_executor
 from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
-from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
 from .journal import RECORDS, Journal, JournalInMemory, JournalTable
 from .lease_keeper import LeaseKeeper
@@ -97,27 +96,9 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
         self.writer = GroupWriter(*committers)
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.leases = LeaseKeeper(
-            LeaseTable(
-                self._query_lease,
-                self._aquery_lease,
-                set_up=self._set_up_leases,
-                dialect=self.lease_dialect,
-                missing=self.lease_table_missing,
-                db_executor=self.db_executor,
-            )
-        )
+        self.leases = LeaseKeeper(LeaseTable(self))
         self.foreign = ForeignRuns(self.leases)
-        self.journal: Journal = JournalTable(
-            self._query,
-            self.writer,
-            self.inserts["replies"],
-            self.vault,
-            leases=self.leases,
-            shorten=self.inserts["shorter_replies"],
-            written=self._written,
-            db_executor=self.db_executor,
-        )
+        self.journal: Journal = JournalTable(self)
 
     def read_only(self, tables: Collection[str]) -> None:
         """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it."""
@@ -127,18 +108,17 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         if "runs" in tables:
             return
         self.runs = RunsInMemory(RLock())
-        rows = self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {})
-        for (thread_id,) in rows:
-            place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
-            if (found := self.get_tuple(place)) is not None:
-                values: dict[str, Any] = found.checkpoint["channel_values"]
-                if "task" not in values and "task" in found.checkpoint["channel_versions"]:
-                    led = self.get_delta_channel_history(config=found.config, channels=["task"])["task"]
-                    values = {**values, "task": led.get("seed")}
-                whole: Any = {**found.checkpoint, "channel_values": values}
-                row = row_from_checkpoint(found.config, whole, found.metadata)
-                if row is not None:
-                    self.runs.upsert(row)
+        for (thread_id,) in self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {}):
+            stored = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+            if stored is None:
+                continue
+            values: dict[str, Any] = stored.checkpoint["channel_values"]
+            if "task" not in values and "task" in stored.checkpoint["channel_versions"]:
+                led = self.get_delta_channel_history(config=stored.config, channels=["task"])["task"]
+                values = {**values, "task": led.get("seed")}
+            whole: Any = {**stored.checkpoint, "channel_values": values}
+            if (row := row_from_checkpoint(stored.config, whole, stored.metadata)) is not None:
+                self.runs.upsert(row)
 
     def close(self) -> None:
         """Wait for what is under way, and commit what was put."""
@@ -286,15 +266,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             ClockError: The checkpoint would not be the newest of its thread.
         """
         lease = self._lease_of(config) or self._begun(config, metadata)
-        fence = _fence(lease)
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
-        try:
-            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
-        except LostLeaseError:
-            if lease is not None:
-                raise
-            drive(self.leases.free(thread_id))
-            self.writer.write(*steps, thread_id=thread_id, key="checkpoint", fence=fence)
+        self._write(lease, thread_id, "checkpoint", steps)
         return self._saved(lease, config, checkpoint)
 
     async def aput(
@@ -304,16 +277,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        lease, here = self._lease_of(config) or await self._abegun(config, metadata), get_running_loop()
-        fence = _fence(lease)
+        lease = self._lease_of(config) or await self._abegun(config, metadata)
+        options: dict[str, Any] = {"key": "checkpoint", "fence": _fence(lease), "loop": get_running_loop()}
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
         try:
-            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
+            await self.writer.put(*steps, thread_id=thread_id, **options)
         except LostLeaseError:
             if lease is not None:
                 raise
             await adrive(self.leases.free(thread_id))
-            await self.writer.put(*steps, thread_id=thread_id, key="checkpoint", fence=fence, loop=here)
+            await self.writer.put(*steps, thread_id=thread_id, **options)
         return self._saved(lease, config, checkpoint)
 
     def put_writes(
@@ -321,41 +294,46 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     ) -> None:
         """Save what a task wrote; raises as `put`. The checkpoint that follows it is waited for, where there is one."""
         lease = self._lease_of(config) or self._begun(config, {})
-        fence, followed = _fence(lease), _goes_on(lease, config, writes)
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
-        try:
-            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, ahead=followed)
-            if lease is not None and followed:
-                lease.ahead = put
-            else:
-                put.result()
-        except LostLeaseError:
-            if lease is not None:
-                raise
-            drive(self.leases.free(thread_id))
-            self.writer.write(*steps, thread_id=thread_id, key=task, fence=fence)
+        if lease is not None and _goes_on(lease, config, writes):
+            fence = _fence(lease)
+            lease.ahead = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, ahead=True)
+        else:
+            self._write(lease, thread_id, task, steps)
         if isinstance(lease, ForeignLease):
             self.foreign.wrote_of_task(lease, config, writes)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        lease, here = self._lease_of(config) or await self._abegun(config, {}), get_running_loop()
-        fence, followed = _fence(lease), _goes_on(lease, config, writes)
+        lease = self._lease_of(config) or await self._abegun(config, {})
+        followed = lease is not None and _goes_on(lease, config, writes)
+        options: dict[str, Any] = {"fence": _fence(lease), "loop": get_running_loop()}
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
-        try:
-            put = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here, ahead=followed)
-            if lease is not None and followed:
-                lease.ahead = put
-            else:
+        put = self.writer.put(*steps, thread_id=thread_id, key=task, ahead=followed, **options)
+        if lease is not None and followed:
+            lease.ahead = put
+        else:
+            try:
                 await put
+            except LostLeaseError:
+                if lease is not None:
+                    raise
+                await adrive(self.leases.free(thread_id))
+                await self.writer.put(*steps, thread_id=thread_id, key=task, **options)
+        if isinstance(lease, ForeignLease):
+            self.foreign.wrote_of_task(lease, config, writes)
+
+    def _write(self, lease: Lease | None, thread_id: str, key: object, steps: Sequence[Rows]) -> None:
+        """Write what belongs together under a lease, or while nobody runs the thread."""
+        options: dict[str, Any] = {"thread_id": thread_id, "key": key, "fence": _fence(lease)}
+        try:
+            self.writer.write(*steps, **options)
         except LostLeaseError:
             if lease is not None:
                 raise
-            await adrive(self.leases.free(thread_id))
-            await self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, loop=here)
-        if isinstance(lease, ForeignLease):
-            self.foreign.wrote_of_task(lease, config, writes)
+            drive(self.leases.free(thread_id))
+            self.writer.write(*steps, **options)
 
     def _lease_of(self, config: RunnableConfig) -> Lease | None:
         """Return the lease under which something is written; `None` where no run writes it."""
@@ -389,12 +367,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
         """Return what was written to a thread's record at a checkpoint."""
         table, value = self.writes_table
-        found = self._query(
+        rows = self._query(
             f"SELECT type, {value} FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
             f"AND checkpoint_id = %(checkpoint_id)s AND channel IN {RECORDS}",
             {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id},
         )
-        return [self.serde.loads_typed((kind, data)) for kind, data in found]
+        return [self.serde.loads_typed((kind, data)) for kind, data in rows]
 
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 
@@ -417,7 +395,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         steps: list[Rows] = []
         row = None
         for one in thread.checkpoints:
-            config, known = _at(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
+            config, known = place_of(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
             sealed = self._sealed(config, one.checkpoint, known)
             steps += self._checkpoint_steps(config, one.checkpoint, sealed, held_versions(one))
             if (newer := row_from_checkpoint(config, one.checkpoint, known)) is not None:
@@ -440,19 +418,17 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         for table in ("checkpoints", self.writes_table[0]):
+            statement = (
+                f"DELETE FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
+                "AND checkpoint_id = %(checkpoint_id)s RETURNING checkpoint_id"
+            )
             for namespace, checkpoint_id in places:
-                statement = (
-                    f"DELETE FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608
-                    "AND checkpoint_id = %(checkpoint_id)s RETURNING checkpoint_id"
-                )
-                values = {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id}
-                self._query(statement, values)
+                self._query(statement, {"thread_id": thread_id, "namespace": namespace, "checkpoint_id": checkpoint_id})
         newest = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        if newest is not None:
-            row = row_from_checkpoint(newest.config, newest.checkpoint, newest.metadata)
-            if row is not None:
-                rows = Rows(self.inserts["runs"], [stored_values(row, self.vault)])
-                self.writer.write(rows, thread_id=thread_id, key="checkpoint")
+        row = newest and row_from_checkpoint(newest.config, newest.checkpoint, newest.metadata)
+        if row is not None:
+            rows = Rows(self.inserts["runs"], [stored_values(row, self.vault)])
+            self.writer.write(rows, thread_id=thread_id, key="checkpoint")
 
     def _of_checkpoint(
         self,
@@ -516,23 +492,12 @@ def _fence(lease: Lease | None) -> int:
     return lease.fence
 
 
-def _goes_on(lease: Lease | None, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
+def _goes_on(lease: Lease, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
     """Return whether a checkpoint of the run follows what one of its tasks wrote."""
-    if lease is None:
-        return False
     checkpoint_id = config["configurable"]["checkpoint_id"]
-    for channel, _ in writes:
-        if channel in (ERROR, INTERRUPT):
-            lease.pausing_at = checkpoint_id
+    if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
+        lease.pausing_at = checkpoint_id
     return not lease.over and lease.pausing_at != checkpoint_id
-
-
-def _at(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
-    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
-    parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
-    namespace = one.config["configurable"].get("checkpoint_ns", "")
-    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
-    return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 _alist = in_db_executor(BaseCheckpointSaver.list)

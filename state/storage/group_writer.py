@@ -203,13 +203,11 @@ class GroupWriter:
             Exception: What the database said; nothing of the steps was written then.
             RuntimeError: As `put`.
         """
-        rows: list[Any] = self.put(*steps, **options).result()
-        return rows
+        return list(self.put(*steps, **options).result())
 
     async def awrite(self, *steps: Rows | Statement, **options: Any) -> list[Any]:
         """As `write`."""
-        rows: list[Any] = await self.put(*steps, loop=asyncio.get_running_loop(), **options)
-        return rows
+        return list(await self.put(*steps, loop=asyncio.get_running_loop(), **options))
 
     def _hand_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         puts = self._gathered.pop(loop, [])

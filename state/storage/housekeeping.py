@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from ..checked_channels import bare, naming
+from ..dual import in_db_executor
 from ..events import broken_links
 from ..langgraph_internals import DeltaSnapshot
-from .db_executor import in_db_executor
 from .journal import KeptReply
 from .listed import is_older
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
 
     from .seal import Seal
 
@@ -32,6 +34,7 @@ __all__ = [
     "StoredWrite",
     "held_versions",
     "own_snapshots",
+    "place_of",
     "read_thread_file",
     "thread_lines",
 ]
@@ -372,7 +375,8 @@ def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) ->
         dict(line["metadata"]),  # type: ignore[arg-type]  # `checked` looks at it
         None if parent is None else {"configurable": {**known, "checkpoint_id": str(parent)}},
     )
-    return checked(found, None)
+    with naming(lambda: found.config["configurable"]):
+        return checked(found, None)
 
 
 def _place(one: CheckpointTuple) -> Place:
@@ -406,6 +410,14 @@ def held_versions(one: CheckpointTuple) -> dict[str, Any]:
     """Return the versions of the channels whose values a checkpoint holds: an absent value overwrites none."""
     values = one.checkpoint["channel_values"]
     return {channel: version for channel, version in one.checkpoint["channel_versions"].items() if channel in values}
+
+
+def place_of(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
+    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
+    parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
+    namespace = one.config["configurable"].get("checkpoint_ns", "")
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 def _is_difference(one: CheckpointTuple) -> bool:

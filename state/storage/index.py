@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..dual import in_db_executor
 from ..events import AGENT_VALUES
 from ..first_nodes import UNREAD
 from ..langgraph_internals import INPUT_CHANNEL
-from .db_executor import in_db_executor
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

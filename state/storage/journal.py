@@ -16,17 +16,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..dual import in_db_executor
 from ..events import AGENT_RECORD
-from .db_executor import in_db_executor
-from .group_writer import GroupWriter, Rows
+from .group_writer import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from .encryption import Vault
-    from .index import Query
-    from .lease_keeper import Lease, LeaseKeeper
+    from .database_saver import DatabaseSaver
+    from .lease_keeper import Lease
 
 __all__ = [
     "COLUMNS",
@@ -132,40 +131,16 @@ class JournalTable(Journal):
     only from then on, and the row says where; both are one transaction.
 
     Args:
-        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
-        writer: Commits replies together with those of other runs.
-        insert: The writer's way to insert a row of `COLUMNS` where the table has none like it.
-        vault: Encrypts the replies; `None` where there is no key.
-        leases: Which threads this process runs.
-        shorten: The writer's way to replace a row's reply.
-        written: Reads what tasks of a thread wrote to its record, by namespace and checkpoint.
-        db_executor: Where the async twins run.
+        saver: Of the database: it reads and writes.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        writer: GroupWriter,
-        insert: Any,
-        vault: Vault | None,
-        *,
-        leases: LeaseKeeper,
-        shorten: Any,
-        written: Callable[[str, str, str], Iterable[Any]],
-        db_executor: Executor,
-    ) -> None:
-        self._shorten = shorten
-        self._written = written
-        self._query = query
-        self._writer = writer
-        self._insert = insert
-        self._vault = vault
-        self._leases = leases
-        self.db_executor = db_executor
+    def __init__(self, saver: DatabaseSaver) -> None:
+        self._saver = saver
+        self.db_executor = saver.db_executor
 
     async def aget(self, thread_id: str, call: str) -> KeptReply | None:
         # Without a thread's detour where there is nothing to read.
-        lease = self._leases.latest.get(thread_id)
+        lease = self._saver.leases.latest.get(thread_id)
         if lease is None or not lease.lacks(call):
             return await self._aget(thread_id, call)
         if isinstance(lease.ahead, asyncio.Future) and lease.ahead.get_loop() is asyncio.get_running_loop():
@@ -175,9 +150,9 @@ class JournalTable(Journal):
         return await self._aget(thread_id, call)
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
-        lease = self._leases.latest.get(thread_id)
+        lease = self._saver.leases.latest.get(thread_id)
         if lease and not lease.calls_read:
-            found = self._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
+            found = self._saver._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
             lease.calls.update(str(row[0]) for row in found)
             lease.calls_read = len(found) <= MOST_CALLS
             if lease.lacks(call):
@@ -185,13 +160,13 @@ class JournalTable(Journal):
         elif lease and lease.lacks(call) and isinstance(lease.ahead, Future):
             lease.ahead.result()
             return None
-        rows = self._query(SELECT, {"thread_id": thread_id, "call": call})
+        rows = self._saver._query(SELECT, {"thread_id": thread_id, "call": call})
         if not rows:
             return None
         reply, seconds = rows[0]
         try:
-            if self._vault is not None:
-                reply = self._vault.reveal(reply)
+            if self._saver.vault is not None:
+                reply = self._saver.vault.reveal(reply)
             if not isinstance(reply, str):
                 raise ValueError(f"it is {type(reply).__name__}, not a text")  # noqa: TRY004, TRY301  (as all bad data)
             if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
@@ -206,23 +181,23 @@ class JournalTable(Journal):
     _aget = in_db_executor(get)
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        self._writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
+        self._saver.writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
         row, here = self._row(thread_id, call, kept), asyncio.get_running_loop()
-        await self._writer.put(row, thread_id=thread_id, key=("reply", call), loop=here, urgent=True)
+        await self._saver.writer.put(row, thread_id=thread_id, key=("reply", call), loop=here, urgent=True)
 
     def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
-        if lease := self._leases.latest.get(thread_id):
+        if lease := self._saver.leases.latest.get(thread_id):
             lease.calls.add(call)
             if kept.said:
                 lease.said[kept.said] = call, kept
                 if len(lease.said) > MOST_WAITING:
                     lease.said.pop(next(iter(lease.said)), None)
-        return Rows(self._insert, [(thread_id, call, self._hidden(kept.reply), kept.seconds)])
+        return Rows(self._saver.inserts["replies"], [(thread_id, call, self._hidden(kept.reply), kept.seconds)])
 
     def _hidden(self, reply: str) -> str:
-        return reply if self._vault is None else self._vault.hide(reply)
+        return reply if self._saver.vault is None else self._saver.vault.hide(reply)
 
     def referring(
         self, lease: Lease, namespace: str, checkpoint_id: str, writes: Sequence[tuple[str, Any]]
@@ -245,7 +220,7 @@ class JournalTable(Journal):
                 place = [namespace, checkpoint_id, _digest(text)]
                 reply = json.dumps({"at": place, "reply": [{**message, "content": ""}]}, separators=(",", ":"))
                 rows.append((lease.thread_id, call, self._hidden(reply), kept.seconds))
-        return [Rows(self._shorten, rows)] if rows else []
+        return [Rows(self._saver.inserts["shorter_replies"], rows)] if rows else []
 
     def _whole(self, thread_id: str, reply: str) -> str:
         """Return a reply with the text that stands in the record; raises ValueError where it does not."""
@@ -254,24 +229,24 @@ class JournalTable(Journal):
             (namespace, checkpoint_id, digest), (message,) = told["at"], map(dict, told["reply"])
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"it refers to no place: {error}") from None
-        for event in _events(self._written(thread_id, str(namespace), str(checkpoint_id))):
+        for event in _events(self._saver._written(thread_id, str(namespace), str(checkpoint_id))):
             if isinstance(text := event.get("text"), str) and _digest(text) == digest:
                 return json.dumps([{**message, "content": text}])
         raise ValueError(f"the checkpoint {checkpoint_id!r:.80} that it refers to has no event of its text")
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        if lease := self._leases.latest.get(thread_id):
+        if lease := self._saver.leases.latest.get(thread_id):
             # They are not to come back with what the node writes of its failure.
             waiting = [] if calls is None else [*lease.said.items()]
             lease.said = {said: one for said, one in waiting if one[0] not in (calls or ())}
         if calls is None:
-            self._query(DELETE_JOURNAL, {"thread_id": thread_id})
+            self._saver._query(DELETE_JOURNAL, {"thread_id": thread_id})
             return
         for call in calls:
-            self._query(DELETE_CALL, {"thread_id": thread_id, "call": call})
+            self._saver._query(DELETE_CALL, {"thread_id": thread_id, "call": call})
 
     def calls(self, thread_id: str) -> list[str]:
-        return [str(row[0]) for row in self._query(SELECT_CALLS, {"thread_id": thread_id})]
+        return [str(row[0]) for row in self._saver._query(SELECT_CALLS, {"thread_id": thread_id})]
 
 
 def _events(written: Iterable[Any]) -> Iterator[Mapping[str, Any]]:

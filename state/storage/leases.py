@@ -18,14 +18,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .db_executor import in_db_executor
+from ..dual import in_db_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    Query = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
-    AsyncQuery = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
+    from .database_saver import DatabaseSaver
 
 __all__ = [
     "BEAT_S",
@@ -134,7 +133,6 @@ class Leases(ABC):
     atake = in_db_executor(take)
     aget = in_db_executor(get)
     arequest_stop = in_db_executor(request_stop)
-    astanding = in_db_executor(standing)
     arenew = in_db_executor(renew)
 
 
@@ -142,47 +140,35 @@ class LeaseTable(Leases):
     """The leases of a database: a table beside `runs`. Each method is one statement, so each is atomic.
 
     Args:
-        query: Runs one statement with `%(name)s` parameters, commits, and returns its rows.
-        aquery: Its async twin.
-        set_up: Makes the table; called before something is written, so that who only reads changes no database.
-        dialect: The statements that differ from database to database.
-        missing: Raised by a statement where a table is not there.
-        db_executor: Where the other async twins run.
+        saver: Of the database: it reads and writes.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        aquery: AsyncQuery,
-        *,
-        set_up: Callable[[], None],
-        dialect: LeaseDialect,
-        missing: type[Exception],
-        db_executor: Executor,
-    ) -> None:
-        self._query = query
-        self._aquery = aquery
-        self._set_up = set_up
+    def __init__(self, saver: DatabaseSaver) -> None:
+        self._saver = saver
+        self._dialect = saver.lease_dialect
+        # The table is made before something is written, so that who only reads changes no database.
         self.is_set_up = False
-        self._dialect = dialect
-        self._missing = missing
-        self.db_executor = db_executor
+        self.db_executor = saver.db_executor
 
     def set_up(self) -> None:
         if not self.is_set_up:
-            self._set_up()
+            self._saver._set_up_leases()
             self.is_set_up = True
 
     def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
         self.set_up()
-        return _taken(runner, self._query(self._dialect.take, _taking(thread_id, runner, seconds, follows)))
+        return _taken(
+            runner, self._saver._query_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+        )
 
     async def atake(
         self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0
     ) -> Runner | None:
         if not self.is_set_up:
             await self.aset_up()
-        return _taken(runner, await self._aquery(self._dialect.take, _taking(thread_id, runner, seconds, follows)))
+        return _taken(
+            runner, await self._saver._aquery_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
+        )
 
     def get(self, thread_id: str) -> Runner | None:
         statement = (
@@ -196,7 +182,7 @@ class LeaseTable(Leases):
         statement = (
             "UPDATE redraft_leases SET asked = 1 WHERE thread_id = %(thread_id)s AND token = %(token)s RETURNING token"
         )
-        return bool(self._query(statement, {"thread_id": thread_id, "token": token}))
+        return bool(self._saver._query_lease(statement, {"thread_id": thread_id, "token": token}))
 
     def standing(self, fences: Sequence[int]) -> dict[int, bool]:
         statement = f"SELECT fence, asked FROM redraft_leases WHERE {self._dialect.among}"  # noqa: S608
@@ -206,16 +192,16 @@ class LeaseTable(Leases):
     def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
         until = f"{self._dialect.now} + %(seconds)s" if seconds else "0"
         statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {self._dialect.among} RETURNING fence"  # noqa: S608
-        self._query(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
+        self._saver._query_lease(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
 
     def forget(self, thread_id: str) -> None:
         self.set_up()
-        self._query(FORGET_LEASE, {"thread_id": thread_id})
+        self._saver._query_lease(FORGET_LEASE, {"thread_id": thread_id})
 
     def _read(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         try:
-            return self._query(statement, values)
-        except self._missing as error:
+            return self._saver._query_lease(statement, values)
+        except self._saver.lease_table_missing as error:
             if "redraft_leases" not in str(error):
                 raise
             return ()  # of an older release, or of LangGraph's own saver

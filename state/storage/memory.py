@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
+from ..checked_channels import naming
 from ..dual import drive
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD
-from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots
+from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
 from .index import PATH, Position, RunIndex, RunRow, Runs, row_from_checkpoint, with_paths
 from .journal import JournalInMemory
 from .lease_keeper import LeaseKeeper
@@ -72,7 +73,10 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
         return None if found is None else self._unsealed(found)
 
     def _unsealed(self, found: CheckpointTuple) -> CheckpointTuple:
-        return found if self.seal is None else checked(found, None, self.seal, pending=False)
+        if self.seal is None:
+            return found
+        with naming(lambda: found.config["configurable"]):
+            return checked(found, None, self.seal, pending=False)
 
     def list(
         self,
@@ -160,10 +164,7 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
     def _keep(self, thread: StoredThread) -> None:
         with self.lock:
             for one in thread.checkpoints:
-                place = {"thread_id": thread.thread_id, "checkpoint_ns": one.config["configurable"]["checkpoint_ns"]}
-                if one.parent_config:
-                    place["checkpoint_id"] = one.parent_config["configurable"]["checkpoint_id"]
-                self.put({"configurable": place}, one.checkpoint, one.metadata, held_versions(one))
+                self.put(place_of(one, thread.thread_id), one.checkpoint, one.metadata, held_versions(one))
             for (namespace, checkpoint_id), writes in thread.writes.items():
                 self.writes[thread.thread_id, namespace, checkpoint_id] = {
                     (write.task_id, write.index): (
@@ -174,21 +175,22 @@ class IndexedMemorySaver(Housekeeping, InMemorySaver):
                 }
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
-        found = dict.fromkeys(thread_ids, 0)
+        sizes = dict.fromkeys(thread_ids, 0)
         with self.lock:
-            for thread_id, namespaces in self.storage.items():
-                if thread_id in found:
-                    kept = (one for checkpoints in namespaces.values() for one in checkpoints.values())
-                    found[thread_id] += sum(
-                        len(data) for checkpoint, about, _ in kept for _, data in (checkpoint, about)
-                    )
-            for (thread_id, *_), (_, data) in self.blobs.items():
-                if thread_id in found:
-                    found[thread_id] += len(data)
+            data = [
+                (thread_id, content)
+                for thread_id, namespaces in self.storage.items()
+                for checkpoints in namespaces.values()
+                for checkpoint, about, _ in checkpoints.values()
+                for _, content in (checkpoint, about)
+            ]
+            data += [(thread_id, content) for (thread_id, *_), (_, content) in self.blobs.items()]
             for (thread_id, *_), written in self.writes.items():
-                if thread_id in found:
-                    found[thread_id] += sum(len(data) for _, _, (_, data), _ in written.values())
-        return found
+                data += [(thread_id, content) for _, _, (_, content), _ in written.values()]
+        for thread_id, content in data:
+            if thread_id in sizes:
+                sizes[thread_id] += len(content)
+        return sizes
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         with self.lock:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .database_key import PROOF, SELECT_PROOF
+from .encryption import PROOF, SELECT_PROOF
 from .index import RunsTable, stored_sizes
 from .thread_rows import off_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set
     from typing import TypeVar
 
     from .index import Query
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["PlainIndex"]
+__all__ = ["PlainIndex", "plain_index"]
 
 
 class PlainIndex:
@@ -61,3 +62,32 @@ class PlainIndex:
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
         """Return what is read off a thread's rows; `None` where only a saver can tell."""
         return off_rows(read, partial(self._rows_of, self._query, thread_id), self._errors)
+
+
+def plain_index(
+    query: Query,
+    tables: Set[str],
+    *,
+    lengths: Mapping[str, str],
+    rows_of: Callable[[Query, str], ThreadRows],
+    close: Callable[[], None],
+    errors: type[Exception],
+) -> PlainIndex | None:
+    """Return the index of a database that redraft began without a key; any other is closed, and gives `None`.
+
+    Args:
+        query: As in `PlainIndex`.
+        tables: The names of the tables that are there.
+        lengths: How many bytes a row of each table holds.
+        rows_of: As in `PlainIndex`.
+        close: As in `PlainIndex`.
+        errors: As in `PlainIndex`.
+    """
+    if tables >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
+        of_them = {table: length for table, length in lengths.items() if table in tables}
+        index = PlainIndex(query, of_them, rows_of, close, errors)
+        with suppress(errors):
+            if index.is_plain():
+                return index
+    close()
+    return None

@@ -19,11 +19,10 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
 from ..checked_channels import naming, placed
+from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
-from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
-from .db_executor import in_db_executor
-from .encryption import EncryptionKeyError
+from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, check_key
 from .group_writer import NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL

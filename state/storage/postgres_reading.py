@@ -9,11 +9,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from .plain_index import PlainIndex
+from .plain_index import plain_index
 from .thread_rows import postgres_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from .plain_index import PlainIndex
 
 __all__ = ["LENGTHS", "SELECT_TABLES", "connection_to", "open_index", "query_on"]
 
@@ -37,18 +39,12 @@ def open_index(url: str) -> PlainIndex | None:
         conn = psycopg.connect(connection_to(url), autocommit=True)
     except psycopg.Error:
         return None
+    query = partial(query_on, conn)
     try:
-        query = partial(query_on, conn)
         tables = {name for (name,) in query(SELECT_TABLES, {})}
-        if tables >= {"checkpoint_blobs", "checkpoint_writes", "checkpoints", "runs", "redraft_encryption"}:
-            lengths = {table: length for table, length in LENGTHS.items() if table in tables}
-            index = PlainIndex(query, lengths, postgres_rows, conn.close, psycopg.Error)
-            if index.is_plain():
-                return index
     except psycopg.Error:
-        pass
-    conn.close()
-    return None
+        tables = set()
+    return plain_index(query, tables, lengths=LENGTHS, rows_of=postgres_rows, close=conn.close, errors=psycopg.Error)
 
 
 def connection_to(url: str) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..._files import check_schema
 from .checkpointers import kind_and_place, without_secrets
-from .database_key import check_key
-from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, key_bytes
+from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, check_key, key_bytes
+from .sqlite_reading import query_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 __all__ = ["rekey"]
 
@@ -85,7 +85,7 @@ def _sqlite(path: Path, before: Vault, after: Vault) -> int:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        _check(partial(_rows, connection), tables, before, str(path))
+        _check(partial(query_on, connection), tables, before, str(path))
         for table in filter(tables.__contains__, TABLES):
             ids = [rowid for (rowid,) in connection.execute(f"SELECT rowid FROM {table}")]  # noqa: S608
             for rowid in ids:
@@ -115,6 +115,7 @@ def _postgres(url: str, before: Vault, after: Vault) -> int:
         from psycopg.rows import dict_row
 
         from .postgres_reading import SELECT_TABLES
+        from .postgres_reading import query_on as query_rows
     except ImportError as error:
         raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
     count, shown = 0, without_secrets(url)
@@ -132,7 +133,7 @@ def _postgres(url: str, before: Vault, after: Vault) -> int:
             raise ValueError(f"{shown!r} is open elsewhere: end the runs and servers that use it first")
         with connection.transaction():
             tables = {name for (name,) in connection.execute(SELECT_TABLES)}
-            _check(lambda query, values: connection.execute(query, values).fetchall(), tables, before, shown)
+            _check(partial(query_rows, connection), tables, before, shown)
             for table in filter(tables.__contains__, TABLES):
                 name = sql.Identifier(table)
                 # Whoever opens the database meanwhile waits here, and finds the new key.
@@ -164,7 +165,3 @@ def _check(query: Any, tables: set[str], before: Vault, shown: str) -> None:
     if "checkpoints" not in tables:
         raise ValueError(f"{shown!r} holds no checkpoints")
     check_key(query, before, shown, begun="redraft_encryption" in tables)
-
-
-def _rows(connection: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-    return [tuple(row) for row in connection.execute(statement.replace("%(proof)s", ":proof"), dict(values))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sqlite3
@@ -18,14 +17,14 @@ from langgraph.checkpoint.sqlite.utils import search_where
 
 from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
-from .database_key import SET_UP_ENCRYPTION, check_key
 from .database_saver import DatabaseSaver
+from .encryption import SET_UP_ENCRYPTION, check_key
 from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on
+from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on, tables_of
 from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
 
@@ -155,8 +154,7 @@ def open_sqlite(
         if read_only:
             connect = partial(connect_to_read, path.absolute())
             conn = connect()
-            check_schema(conn, OWN_TABLES, path)
-            tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = tables_of(conn, path)
             if "checkpoints" not in tables:
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
             check_key(partial(query_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
@@ -206,7 +204,9 @@ class IndexedSqliteSaver(DatabaseSaver):
         super().close()
         self.readers.close()
 
-    def get_next_version(self, current: str | int | None, channel: None) -> str:
+    @staticmethod
+    @lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way
+    def get_next_version(current: str | int | None, channel: None) -> str:
         """Return the version after this one, as text that is in order: short, since a checkpoint holds many.
 
         LangGraph's SQLite savers count in 32 digits and a random part, which tells branches apart where a value is
@@ -214,7 +214,8 @@ class IndexedSqliteSaver(DatabaseSaver):
         theirs come after ours: a space is less than a digit.
         """
         whole = str(current or "").partition(".")[0]
-        return _version(int(whole or 0) + 1, len(whole) > SHORT)
+        number = int(whole or 0) + 1
+        return f"{number:032}" if len(whole) > SHORT or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
 
     def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with naming(partial(self._place, config)), self.readers.borrowed() as conn:
@@ -277,9 +278,7 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     async def _aquery_lease(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # Without a thread's detour, so that what many runs begin at once is one transaction.
-        step, here = Statement(named(statement), values, durable=False), asyncio.get_running_loop()
-        rows: Sequence[Sequence[Any]] = await self.writer.put(step, loop=here)
-        return rows
+        return await self.writer.awrite(Statement(named(statement), values, durable=False))
 
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         # SQLite has one writer at a time, which is the writer's thread.
@@ -452,11 +451,6 @@ def _noted(at: dict[str, Any], cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> 
         if column[0] in ("thread_id", "checkpoint_ns", "checkpoint_id"):
             at[column[0]] = value
     return row
-
-
-@lru_cache(maxsize=4096)  # every run counts from 1, and holds some of these for as long as it is under way
-def _version(number: int, is_long: bool) -> str:
-    return f"{number:032}" if is_long or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
 
 
 def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -9,15 +9,14 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..._files import check_schema, limit_values
-from .plain_index import PlainIndex
+from .plain_index import plain_index
 from .thread_rows import sqlite_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from typing import TypeVar
 
-    T = TypeVar("T")
+    from .plain_index import PlainIndex
 
 __all__ = [
     "BUSY_TIMEOUT_S",
@@ -27,6 +26,7 @@ __all__ = [
     "named",
     "open_index",
     "query_on",
+    "tables_of",
 ]
 
 OWN_TABLES = (
@@ -49,20 +49,26 @@ def open_index(path: Path) -> PlainIndex | None:
     """
     try:
         conn = connect_to_read(path.absolute())
-    except sqlite3.Error:
+        tables = tables_of(conn, path)
+    except (sqlite3.Error, ValueError):
         return None
+    return plain_index(
+        partial(query_on, conn), tables, lengths=LENGTHS, rows_of=sqlite_rows, close=conn.close, errors=sqlite3.Error
+    )
+
+
+def tables_of(conn: sqlite3.Connection, path: Path) -> set[str]:
+    """Return the names of a file's tables; the connection is closed where they can't be read.
+
+    Raises:
+        ValueError: They are not such as redraft makes.
+    """
     try:
         check_schema(conn, OWN_TABLES, path)
-        tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if {"checkpoints", "writes", "runs", "redraft_encryption"} <= tables:
-            query, lengths = partial(query_on, conn), {name: one for name, one in LENGTHS.items() if name in tables}
-            index = PlainIndex(query, lengths, sqlite_rows, conn.close, sqlite3.Error)
-            if index.is_plain():
-                return index
+        return {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except (sqlite3.Error, ValueError):
-        pass
-    conn.close()
-    return None
+        conn.close()
+        raise
 
 
 def query_on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

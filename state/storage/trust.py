@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.jsonplus import (
     JsonPlusSerializer,
 )
 
-from ..checked_channels import check_found, naming
+from ..checked_channels import check_found
 from ..langgraph_internals import (
     INPUT_CHANNEL,
     SAFE_MSGPACK_METHODS,
@@ -234,42 +234,41 @@ def checked(  # noqa: PLR0912
         pending: Whether what waits to be applied is looked at; of past checkpoints that is done when it is replayed.
 
     Raises:
-        BadCheckpointError: It is not of a checkpoint's form, or a channel of a run of ours holds what it never can.
+        ValueError: It is not of a checkpoint's form, or a channel of a run of ours holds what it never can.
     """
     place = found.config["configurable"]
-    with naming(lambda: place):
-        checkpoint: Any = found.checkpoint
-        if not isinstance(checkpoint, dict):
-            raise TypeError(f"the checkpoint is {type(checkpoint).__name__}, not a dict")
-        for name, kind in SHAPE.items():
-            value = checkpoint.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise TypeError(f"its {name!r} is {type(value).__name__}, not {kind.__name__}")
-        # A row copied over another would else pass for it.
-        if checkpoint["id"] != place["checkpoint_id"]:
-            raise ValueError(f"it holds the checkpoint {checkpoint['id'][:100]!r}")
-        for name in ("channel_values", "channel_versions", "versions_seen"):
-            if wrong := [key for key in checkpoint[name] if not isinstance(key, str)]:
-                raise ValueError(f"its {name!r} have the key {wrong[0]!r}, which is no text")
-        for channel, version in checkpoint["channel_versions"].items():
-            if not isinstance(version, str | int | float):
-                raise TypeError(f"the version of its channel {channel!r} is {type(version).__name__}")
-            if isinstance(version, str) and not VERSION.match(version):
-                raise ValueError(f"the version of its channel {channel!r} is {version[:100]!r}, not a number")
-        for node, seen in checkpoint["versions_seen"].items():
-            if not isinstance(seen, dict):
-                raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
-        metadata: Any = found.metadata
-        if not isinstance(metadata, dict):
-            raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
-        if vault is not None:
-            metadata = vault.reveal_metadata(metadata)
-        if seal is not None:
-            for name in seal.check(place, checkpoint, metadata):
-                del checkpoint["channel_values"][name]
-        metadata = {name: value for name, value in metadata.items() if name != SEAL}
-        if len(MARKS & checkpoint["channel_values"].keys()) > 1:
-            check_found(found, (RefineState,), pending=pending)
+    checkpoint: Any = found.checkpoint
+    if not isinstance(checkpoint, dict):
+        raise TypeError(f"the checkpoint is {type(checkpoint).__name__}, not a dict")
+    for name, kind in SHAPE.items():
+        value = checkpoint.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"its {name!r} is {type(value).__name__}, not {kind.__name__}")
+    # A row copied over another would else pass for it.
+    if checkpoint["id"] != place["checkpoint_id"]:
+        raise ValueError(f"it holds the checkpoint {checkpoint['id'][:100]!r}")
+    for name in ("channel_values", "channel_versions", "versions_seen"):
+        if wrong := [key for key in checkpoint[name] if not isinstance(key, str)]:
+            raise ValueError(f"its {name!r} have the key {wrong[0]!r}, which is no text")
+    for channel, version in checkpoint["channel_versions"].items():
+        if not isinstance(version, str | int | float):
+            raise TypeError(f"the version of its channel {channel!r} is {type(version).__name__}")
+        if isinstance(version, str) and not VERSION.match(version):
+            raise ValueError(f"the version of its channel {channel!r} is {version[:100]!r}, not a number")
+    for node, seen in checkpoint["versions_seen"].items():
+        if not isinstance(seen, dict):
+            raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
+    metadata: Any = found.metadata
+    if not isinstance(metadata, dict):
+        raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
+    if vault is not None:
+        metadata = vault.reveal_metadata(metadata)
+    if seal is not None:
+        for name in seal.check(place, checkpoint, metadata):
+            del checkpoint["channel_values"][name]
+    metadata = {name: value for name, value in metadata.items() if name != SEAL}
+    if len(MARKS & checkpoint["channel_values"].keys()) > 1:
+        check_found(found, (RefineState,), pending=pending)
     return found._replace(metadata=metadata)
 
 

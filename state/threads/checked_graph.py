@@ -58,7 +58,11 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return self._run(self._heard(input, config), config, options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
-        return self._arun(self._heard(input, config), config, options)
+        given, whole = self._heard(input, config), ensure_config(self.config, config)
+        if self._wanted(whole, options) is None and not _goes_on(given, whole):
+            # Without a layer of ours, which would be resumed with every event of the loop.
+            return super().astream(given, _unmarked(config), **options)
+        return self._arun(given, config, options)
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         return _without_raising(super().get_graph(config, xray=xray), self.nodes)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -158,7 +159,10 @@ class LeaseHolder:
         held: list[Lease] = []
 
         async def look() -> str | None:
-            return _stop_reason(await self._keeper.leases.astanding([held[0].fence]), held[0])
+            leases, here = self._keeper.leases, asyncio.get_running_loop()
+            read = partial(leases.standing, [held[0].fence])
+            standing = await here.run_in_executor(leases.db_executor, read) if leases.db_executor else read()
+            return _stop_reason(standing, held[0])
 
         control = StopControl(alook=look, outer=outer)
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..conversation import Waiting, answer_id, conversation_of
@@ -195,14 +196,7 @@ def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> Fork
         # The link is made anew, and a text that a person writes costs nothing.
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
         after.append({**edited, "by": "human", "text": edits.draft})
-    # Its critiques stay, and those of the drafts before it that were written side by side with it, so that nobody is
-    # paid for judging them again; a change is not made void by another draft that was accepted.
-    critiques = [
-        event
-        for event in _critiques_from(events[index + 1 :])
-        if (event["round"] == number and not edits.texts)
-        or (event["round"] < number and not (edits.texts and event.get("accepted")))
-    ]
+    critiques = _kept_critiques(events[index + 1 :], number, edits)
     if edits.draft is None and critiques == events[index + 1 : index + 1 + len(critiques)]:
         before += critiques
     else:  # the links are made anew
@@ -226,11 +220,23 @@ def _last_step(events: Sequence[Event]) -> Event:
     return next((event for event in reversed(events) if event["kind"] not in CHANGE_KINDS), events[-1])
 
 
-def _critiques_from(events: Sequence[Event]) -> list[Event]:
-    """Return the critiques until something else than a draft follows, or a change of who goes on."""
+def _kept_critiques(following: Sequence[Event], number: int, edits: Edits) -> list[Event]:
+    """Return the critiques that a fork keeps, of those that stand behind its draft.
+
+    They are the draft's own, and those of the drafts before it that were written side by side with it, so that nobody
+    is paid for judging them again; a change is not made void by another draft that was accepted. They end where
+    something else than a draft follows, or a change of who goes on.
+    """
     passed = (*CRITIQUE_KINDS, *DRAFT_KINDS, *CHANGE_KINDS)
-    until = (at for at, event in enumerate(events) if event["kind"] not in passed)
-    return [event for event in events[: next(until, len(events))] if event["kind"] in CRITIQUE_KINDS]
+    return [
+        event
+        for event in takewhile(lambda event: event["kind"] in passed, following)
+        if event["kind"] in CRITIQUE_KINDS
+        and (
+            (event["round"] == number and not edits.texts)
+            or (event["round"] < number and not (edits.texts and event.get("accepted")))
+        )
+    ]
 
 
 def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def history(thread: Thread) -> Logic[list[HistoryStep]]:
     steps: list[HistoryStep] | None = yield from _off_rows(thread, plain_history)
     if steps is not None and all(thread.graph.nodes.keys() >= {*step.next} for step in steps):
         return steps
-    return read_history((yield snapshots(thread.graph, thread.config)), thread.kind)
+    return read_history((yield from snapshots(thread.graph, thread.config)), thread.kind)
 
 
 def replay(thread: Thread) -> Logic[Replay]:
@@ -375,9 +375,9 @@ def _ending_with(thread: Thread, number: int, latest: StateSnapshot) -> Logic[St
             if ends_with_it(snapshot):
                 return snapshot
         # Newest first, so that all that was said about the draft comes along.
-        seen = yield snapshots(thread.graph, thread.config, ends_with_it)
+        seen = yield from snapshots(thread.graph, thread.config, ends_with_it)
         if ends_with_it(seen[-1]):
-            return cast("StateSnapshot", seen[-1])
+            return seen[-1]
     return latest
 
 

@@ -11,14 +11,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
 
 from ..checked_values import check_values
-from ..events import DRAFT_KINDS, EventOfKind
+from ..events import DRAFT_KINDS, EventOfKind, RunValues
 from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL, JOIN, PREGEL
 from ..storage.thread_rows import OF_NO_TASK
 from ..summary import current_run
-from ..usage import Score, Usage  # noqa: TC001  (pydantic reads the annotations)
 from .history import steps_of
 from .replay import replay_record
 
@@ -32,20 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint_of_round", "latest_round", "plain_history", "plain_replay", "plain_state"]
 
 
-class Shown(TypedDict, total=False):
+class Shown(RunValues, total=False):
     """The channels that are shown, of the types that the loop's state has."""
 
     task: str
     limits: dict[str, Any]
     events: list[Annotated[EventOfKind, Field(discriminator="kind")]]
-    head: str
-    answer: str
-    stop_reason: str | None
-    rounds: int
-    score: Score | None
-    accepted_by: str | None
-    oracle: bool
-    usage: Usage
 
 
 def plain_state(rows: ThreadRows) -> dict[str, Any]:
@@ -82,10 +72,8 @@ def checkpoint_of_round(rows: ThreadRows, number: int, first_node: str) -> str |
     """
     waiting = {INPUT_CHANNEL, first_node}
     ends = [checkpoint_id for checkpoint_id, latest in PlainThread(rows).rounds().items() if latest == number]
-    return max(
-        (checkpoint_id for checkpoint_id in ends if not waiting & {*_next(rows.load(checkpoint_id).values)}),
-        default=None,
-    )
+    values = {checkpoint_id: rows.load(checkpoint_id).values for checkpoint_id in ends}
+    return max((name for name, stored in values.items() if not waiting & {*_next(stored)}), default=None)
 
 
 class PlainThread:
@@ -135,8 +123,9 @@ class PlainThread:
         """Return by checkpoint the round of the draft that its task's record ends with."""
         rounds: dict[str, int | None] = {}
         # Parents come first: a checkpoint's id is later than its parent's.
-        for checkpoint_id, parent in sorted(self.rows.parents.items()):
-            held = self.rows.load(checkpoint_id).values.get("events")
+        records = {name: self.rows.load(name).values.get("events") for name in sorted(self.rows.parents)}
+        for checkpoint_id, held in records.items():
+            parent = self.rows.parents[checkpoint_id]
             if held is not None or parent is None:
                 rounds[checkpoint_id] = latest_round(_list(held or []), None)
             else:
@@ -158,8 +147,7 @@ class PlainThread:
         task."""
         record: list[Any] = []
         parent = task = None
-        for checkpoint_id in self._branch():
-            row = self.rows.load(checkpoint_id)
+        for checkpoint_id, row in [(name, self.rows.load(name)) for name in self._branch()]:
             if (held := row.values.get("events")) is not None:
                 record = list(_list(held))
             elif parent is not None:

@@ -15,7 +15,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from ..checked_channels import Writes, check_found, naming
-from ..dual import Do, adrive, do, drive
+from ..dual import adrive, do, do_all, drive
 from ..events import Record
 from .kind import kind_of
 
@@ -102,8 +102,8 @@ def schemas_of(graph: Any) -> tuple[type, ...]:
     return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
 
 
-def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Do:
-    """Return the call of `graph.get_state_history(config)`: newest first; values that did not change are shared.
+def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Logic[list[StateSnapshot]]:
+    """Return what `graph.get_state_history(config)` gives: newest first; values that did not change are shared.
 
     Args:
         graph: A compiled graph with a checkpointer.
@@ -111,27 +111,9 @@ def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) ->
         until: The first snapshot for which it holds is the last of them.
     """
     schemas = schemas_of(graph)
-    reader = _over_read_once(graph, schemas)
-
-    def read() -> list[StateSnapshot]:
-        taken: list[StateSnapshot] = []
-        with _named(config, schemas):
-            for snapshot in reader.get_state_history(config):
-                taken.append(snapshot)
-                if until is not None and until(snapshot):
-                    break
-        return taken
-
-    async def aread() -> list[StateSnapshot]:
-        taken: list[StateSnapshot] = []
-        with _named(config, schemas):
-            async for snapshot in reader.aget_state_history(config):
-                taken.append(snapshot)
-                if until is not None and until(snapshot):
-                    break
-        return taken
-
-    return Do(read, aread)
+    with _named(config, schemas):
+        reader = _over_read_once(graph, schemas)
+        return cast("list[StateSnapshot]", (yield do_all(reader, "get_state_history", config, until=until)))
 
 
 def _over_read_once(graph: Any, schemas: tuple[type, ...], checkpoint: CheckpointTuple | None = None) -> Any:

@@ -110,8 +110,13 @@ def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, mo
     if not isinstance(saver.journal, JournalTable):
         return  # memory is not asked
     asked: list[str] = []
-    query = saver.journal._query
-    monkeypatch.setattr(saver.journal, "_query", lambda *given: (asked.append(given[0]), query(*given))[1])
+    query = saver._query
+
+    def noted(statement: str, values: Any) -> Any:
+        asked.extend([statement] if "FROM redraft_journal" in statement and "redraft_leases" not in statement else [])
+        return query(statement, values)
+
+    monkeypatch.setattr(saver, "_query", noted)
     graph = build_refine_graph(ScriptedModel([f"lamp {n}" for n in range(9)]), critics=[reject], checkpointer=saver)
     invoke(graph, {**TASK, "limits": {"max_rounds": 2}}, LAMP, is_async=is_async)
     assert asked == []

@@ -276,15 +276,15 @@ async def test_the_index_and_the_lease_are_awaited_as_they_are_called(saver: Any
     assert not taken.fresh  # it has a checkpoint
     assert await lease.atake("a", Runner("other", this_process())) is None
     assert await lease.aget("a") == lease.get("a") == replace(runner, fence=fence)
-    assert await lease.astanding([fence]) == {fence: False}
+    assert lease.standing([fence]) == {fence: False}
     assert await lease.arequest_stop("a", "token")
-    assert await lease.astanding([fence, 0]) == {fence: True}
+    assert lease.standing([fence, 0]) == {fence: True}
     assert (await lease.aget("a")).stop_requested
     await lease.arenew([fence], 0.0)
     assert await lease.aget("a") is None
     after = (await lease.atake("a", Runner("other", this_process()))).fence
     assert after > fence
-    assert await lease.astanding([fence, after]) == {after: False}
+    assert lease.standing([fence, after]) == {after: False}
     saver.delete_thread("a")
     assert lease.take("a", runner).fence > after
 

@@ -15,6 +15,7 @@ from redraft.graphs.pipeline import build_pipeline_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import human_critic, uses_words, verifier_critic
 from redraft.state import Critique, Thread
+from redraft.state.dual import adrive, drive
 from redraft.state.threads.history import read_history
 from redraft.state.threads.plain_threads import plain_history, plain_replay, plain_state
 from redraft.state.threads.snapshots import snapshots
@@ -84,8 +85,8 @@ async def test_every_snapshot_is_langgraphs_own(saver: Any) -> None:
     before = [None, *(one.config for one in expected[:-1])]
     assert [one for later in before for one in graph.get_state_history(on("t"), before=later, limit=1)] == expected
     assert [one async for one in graph.aget_state_history(on("t"))] == expected
-    assert snapshots(graph, on("t")).make() == expected
-    assert await snapshots(graph, on("t")).amake() == expected
+    assert drive(snapshots(graph, on("t"))) == expected
+    assert await adrive(snapshots(graph, on("t"))) == expected
 
 
 def refining(saver: Any, rounds: int) -> Any:
@@ -156,7 +157,7 @@ async def test_a_history_and_a_fork_off_the_rows_are_langgraphs(saver: Any, monk
     told = [(thread.history(), await thread.ahistory()) for thread in quick]
     forks = [quick[at].fork(at=number) for at, number in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))]
     for thread, (steps, same) in zip(quick, told, strict=True):
-        assert steps == same == read_history(snapshots(thread.graph, thread.config).make(), thread.kind), (
+        assert steps == same == read_history(drive(snapshots(thread.graph, thread.config)), thread.kind), (
             thread.thread_id
         )
         assert steps
@@ -186,7 +187,7 @@ def test_a_search_and_a_pipeline_off_the_rows_are_langgraphs(saver: Any) -> None
         read = saver.read_rows(plain_state, name)
         assert read is None or read == {key: value for key, value in values.items() if key in read}
         seen = saver.read_rows(plain_history, name)
-        assert seen in (None, read_history(snapshots(graph, on(name)).make(), Thread(graph, name).kind))
+        assert seen in (None, read_history(drive(snapshots(graph, on(name))), Thread(graph, name).kind))
         replayed = saver.read_rows(plain_replay, name)
         assert replayed in (None, Thread(graph, name).replay())
     assert saver.read_rows(plain_replay, "steps")
@@ -203,4 +204,4 @@ def test_a_saver_whose_list_leaves_out_writes_is_asked_as_langgraph_does(saver: 
     graph.invoke({"rare": ["given"]}, on("t"))
     expected = [one.values for one in graph.get_state_history(on("t"))]
     graph.checkpointer.__class__ = Terse
-    assert [one.values for one in snapshots(graph, on("t")).make()] == expected
+    assert [one.values for one in drive(snapshots(graph, on("t")))] == expected
