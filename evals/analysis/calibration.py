@@ -236,15 +236,10 @@ def first_start(rows: int, *, alpha: float, level: float) -> int:
 
 def rows_needed(alpha: float, level: float, *, wrong: int = 0) -> int:
     """Return the number of accepted drafts, `wrong` of them wrong, that shows alpha."""
-    from scipy.stats import binom
+    from scipy.stats import nbinom
 
-    low, high = 1, 2
-    while binom.cdf(wrong, high, alpha) > level:
-        low, high = high, high * 2
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if binom.cdf(wrong, middle, alpha) > level else (low, middle)
-    return low
+    # Fewer than `wrong + 1` of n are wrong where the draft that is wrong for the `wrong + 1`-th time comes after them.
+    return wrong + 1 + int(nbinom.isf(level, wrong + 1, alpha))
 
 
 def reachable_alpha(accepted: int, delta: float, *, combinations: int = 1) -> float:
@@ -304,10 +299,7 @@ def _fingerprint(family: Sequence[Scored], threshold: float | None) -> dict[floa
 
 
 def _auc(numbers: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float | None:
-    from scipy.stats import rankdata
+    from scipy.stats import mannwhitneyu
 
-    good = int(right.sum())
-    bad = len(right) - good
-    if not good or not bad:
-        return None
-    return float((rankdata(numbers)[right].sum() - good * (good + 1) / 2) / (good * bad))
+    good, bad = numbers[right], numbers[~right]
+    return float(mannwhitneyu(good, bad).statistic / (len(good) * len(bad))) if len(good) and len(bad) else None

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ..._files import write_file
 from ...nodes.critics.registry import FIELD
 from ..problems import BadInputError, RunStoppedError, bad_input
+from ..sessions import model_or_default
+from ..views.console import Screen, plain_table, safe, say
 from ..views.wording import percent
 from .options import MODELS, AsJson, MaxOutputTokens, Model, critic_help
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
     from ...evals.analysis.calibration import Calibration, Scored
     from ...evals.analysis.judged_drafts import LabelledDraft
-    from ..views.console import Screen
 
 __all__ = ["calibrate"]
 
@@ -84,8 +86,6 @@ def calibrate(
     from ...evals.analysis.calibration import calibrate as calibrated
     from ...evals.analysis.calibration import reachable_alpha, rows_needed, smallest_alpha
     from ...evals.analysis.judged_drafts import labels
-    from ..sessions import model_or_default
-    from ..views.console import Screen, say
 
     screen = Screen(as_json=as_json)
     for name, share in (("--alpha", alpha), ("--delta", delta)):
@@ -199,9 +199,6 @@ def _plain(setting: Any) -> dict[str, Any]:
 
 
 def _show(screen: Screen, found: Calibration, out: Path) -> None:
-    from rich.text import Text
-
-    from ..views.console import plain_table, safe
 
     columns = ("judge", "AUC", "tokens a draft", "threshold", "accepts", "wrong", "right ones lost")
     table = plain_table(*columns, right=columns[1:])

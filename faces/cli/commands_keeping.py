@@ -13,13 +13,17 @@ import typer
 
 from ..._files import write_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input
+from ..sessions import checked_row, checked_thread_id, encryption_key, known_id, opened, seal_key
+from ..views.console import Screen
+from ..views.wording import amount, checked_reason
+from .asking import can_ask, typed_line
+from .commands_threads import file_name
 from .options import AsJson, Db, ThreadId, age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...state.storage.index import RunRow
-    from ..views.console import Screen
 
 __all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey", "seal"]
 
@@ -34,8 +38,6 @@ def copy_thread(
     as_json: AsJson = False,
 ) -> None:
     """Copy a thread with all of its steps under another id."""
-    from ..sessions import checked_thread_id, known_id, opened
-    from ..views.console import Screen
 
     target = checked_thread_id(target)
     with opened(db) as saver:
@@ -53,8 +55,6 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete threads with all that is kept of them. Their forks stay."""
-    from ..sessions import checked_row, opened
-    from ..views.console import Screen
 
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
@@ -78,9 +78,6 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Delete the threads that nobody has touched for a while."""
-    from ..sessions import opened
-    from ..views.console import Screen
-    from ..views.wording import checked_reason
 
     before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
     kept = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
@@ -104,9 +101,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
-    from ..sessions import known_id, opened
-    from ..views.console import Screen
-    from .commands_threads import file_name
 
     with opened(db, read_only=True) as saver:
         thread_id = known_id(saver, thread_id)
@@ -135,8 +129,6 @@ def import_thread(
     Its record is checked first: one that was changed is refused. A recipe that somebody else wrote is asked about
     before it is followed.
     """
-    from ..sessions import checked_thread_id, opened
-    from ..views.console import Screen
 
     with opened(db, create=True) as saver, ExitStack() as stack, bad_input():
         lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
@@ -152,8 +144,6 @@ def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     REDRAFT_ENCRYPTION_KEY holds the key that it has, REDRAFT_NEW_ENCRYPTION_KEY the one that it gets.
     """
     from ...state.storage.rekey import rekey as rekeyed
-    from ..sessions import encryption_key
-    from ..views.console import Screen
 
     old, new = encryption_key(), os.environ.get("REDRAFT_NEW_ENCRYPTION_KEY", "").strip()
     for name, key in (("REDRAFT_ENCRYPTION_KEY", old), ("REDRAFT_NEW_ENCRYPTION_KEY", new)):
@@ -177,8 +167,6 @@ def seal(
 
     A thread whose record or seal does not fit is not sealed.
     """
-    from ..sessions import opened, seal_key
-    from ..views.console import Screen
 
     if seal_key() is None:
         raise BadInputError(
@@ -225,8 +213,6 @@ def _every_row(saver: Any) -> Iterator[RunRow]:
 def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:
     """Delete threads, after a question where somebody can answer it; those that somebody runs right now stay."""
     from ...state.threads.lease import BusyThreadError, leased
-    from ..views.wording import amount
-    from .asking import can_ask, typed_line
 
     if not yes:
         if not can_ask(screen):
@@ -246,7 +232,6 @@ def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool)
 
 
 def _report(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]) -> None:
-    from ..views.wording import amount
 
     def show(screen: Screen) -> None:
         for thread_id in deleted:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ..problems import BadInputError, bad_input
-from ..views.console import plain_table, safe
+from ..views.console import Screen, plain_table, safe
 from ..views.wording import amount, money, percent, seconds
 from .options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ...evals.analysis.diagnosis import Diagnosis
     from ...evals.analysis.ledger import Group, Ledger, MethodRow
     from ...evals.analysis.paired import Proportion
-    from ..views.console import Screen
 
 LOGS = "A log of another tool, or JSONL or CSV with an id and a verdict in each row."
 IdField = Annotated[
@@ -72,7 +72,6 @@ def report(
     from ...evals.analysis.ledger import build_ledger
     from ...evals.logs.registry import Naming
     from ...evals.logs.runs import read_runs
-    from ..views.console import Screen
     from ..views.report.page import write_report
 
     first = sources[0]
@@ -109,7 +108,6 @@ def compare(
     Langfuse, LangSmith and Phoenix, JSONL and CSV. It says which fields it took, and takes none that is not clear.
     """
     from ...evals.analysis.comparison import compare as compared
-    from ..views.console import Screen
 
     named = methods or []
     with bad_input():
@@ -166,7 +164,6 @@ def diagnose(
     from ...evals.analysis.diagnosis import diagnose as diagnosed
     from ...evals.logs.registry import Naming
     from ...evals.logs.runs import read_runs
-    from ..views.console import Screen
 
     screen = Screen(as_json=as_json)
     sources = [Path(one) for one in sample]
@@ -216,7 +213,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         ledger: What is shown.
         hint: A command that shows more.
     """
-    from rich.text import Text
 
     for group in ledger.groups:
         _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
@@ -255,7 +251,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
 
 def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None:
     """Print what the page's first picture shows: a line a method, and the recommendation."""
-    from rich.text import Text
 
     from ...evals.analysis.sentences import finding_in_words, points
 
@@ -274,7 +269,6 @@ def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None
 
 
 def _show_critics(screen: Screen, ledger: Ledger) -> None:
-    from rich.text import Text
 
     table = plain_table("critic", "in", "accepts wrong", "95%", "rejects right", "95%")
     for one in ledger.critics:

@@ -11,7 +11,24 @@ from typing import Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
+from ..sessions import any_reader, known_id, listing, opened, read_replay, read_steps, read_thread, read_tree
+from ..views.console import Screen
+from ..views.drafts import diff_facts
+from ..views.timeline import timeline_facts
+from ..views.wording import checked_reason
 from .options import AsJson, Db, ThreadId
+from .running import outcome_data
+from .thread_views import (
+    branch_data,
+    drafts_data,
+    model_of,
+    show_diff,
+    show_drafts,
+    show_history,
+    show_replay,
+    show_threads,
+    show_tree,
+)
 
 __all__ = ["diff", "file_name", "history", "html", "replay", "show", "threads", "tree"]
 
@@ -25,10 +42,6 @@ def threads(
     as_json: AsJson = False,
 ) -> None:
     """List the threads of a database, the newest first."""
-    from ..sessions import listing
-    from ..views.console import Screen
-    from ..views.wording import checked_reason
-    from .thread_views import model_of, show_threads
 
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
     with listing(db) as saver, bad_input():
@@ -48,10 +61,6 @@ def threads(
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
-    from ..sessions import read_steps
-    from ..views.console import Screen
-    from ..views.timeline import timeline_facts
-    from .thread_views import show_history
 
     thread_id, steps = read_steps(db, thread_id)
     facts = timeline_facts(thread_id, steps)
@@ -69,9 +78,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
-    from ..sessions import read_thread
-    from ..views.console import Screen
-    from .thread_views import drafts_data, show_drafts
 
     thread_id, values = read_thread(db, thread_id)
     with bad_input():
@@ -85,9 +91,6 @@ def show(
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
-    from ..sessions import read_tree
-    from ..views.console import Screen
-    from .thread_views import branch_data, show_tree
 
     thread_id, branch = read_tree(db, thread_id)
     Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
@@ -95,10 +98,6 @@ def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> N
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
-    from ..sessions import read_replay
-    from ..views.console import Screen
-    from .running import outcome_data
-    from .thread_views import show_replay
 
     thread_id, replayed = read_replay(db, thread_id)
     task = next((event["text"] for event in reversed(replayed.output["events"]) if event["kind"] == "task"), "")
@@ -121,10 +120,6 @@ def diff(
 
     Without rounds, they are the first and the best of a thread, or the best of two threads.
     """
-    from ..sessions import read_thread
-    from ..views.console import Screen
-    from ..views.drafts import diff_facts
-    from .thread_views import show_diff
 
     first = read_thread(db, thread_id)
     second = read_thread(db, other) if other is not None else None
@@ -156,8 +151,6 @@ def html(
 
     It needs no network and runs no script; what models wrote is shown as text.
     """
-    from ..sessions import known_id, opened
-    from ..views.console import Screen
     from ..views.run_page import write_run_page
 
     with opened(db, read_only=True) as saver, bad_input():
@@ -181,7 +174,6 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     from ...state import Thread
     from ..problems import ProblemError
     from ..run_config import RunConfig
-    from ..sessions import any_reader
 
     graph = any_reader(saver, thread_id)
     try:

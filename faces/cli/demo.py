@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from ..problems import bad_input, command
 from ..views.console import plain_table
 from ..views.wording import amount, money, reason_style, score_of, seconds
@@ -95,7 +97,6 @@ def run_demo(saver: Any, *, model: str, screen: Screen, db: str) -> list[DemoRes
 
 def show_results(screen: Screen, results: Sequence[DemoResult], *, db: str) -> None:
     """Print the table of tasks, one plain sentence, and what to do next."""
-    from rich.text import Text
 
     numbers = ("rounds", "score", "tokens", "seconds")
     table = plain_table("thread", "stopped", *numbers, "answer", right=numbers)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ..run_config import RunConfig, kept_spec
 from ..sessions import encryption_key, model_or_default, seal_key
+from ..views.console import Screen, say
 from ..views.wording import money, percent, seconds
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ...evals.run.ray_engine import RayJob
     from ...evals.run.result_record import ResultRecord
     from ...evals.run.runner import Progress
-    from ..views.console import Screen
 
 __all__ = ["EvalPlan", "run_plan"]
 
@@ -114,7 +114,6 @@ class EvalPlan:
         from ...nodes.critics.calibrated import judge_from_specs
         from ...nodes.critics.judge_file import read_judge
         from ...nodes.critics.registry import SELF, named_critic
-        from ..views.console import say
 
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
         if rest.get("retry_failed") and not rest.get("resume"):
@@ -309,7 +308,6 @@ def _send_back(source: str, folder: Path) -> None:
     """Send a method's results to where its dataset is from, once; what fails is said, since the results are here."""
     from ...evals.datasets.services import send_results
     from ...evals.run.run_folder import read_run, read_run_info, write_run_info
-    from ..views.console import say
 
     info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
     earlier = info.get("sent", {})

@@ -10,6 +10,8 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from ...models.spec_names import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
@@ -20,8 +22,6 @@ from .running import RESULT_KEYS, show_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from rich.text import Text
 
     from ...state.storage.index import RunRow
     from ...state.threads.history import HistoryStep, ThreadTree
@@ -49,7 +49,6 @@ def show_threads(
     screen: Screen, rows: Sequence[RunRow], sizes: Mapping[str, int], *, stopped: str | None = None
 ) -> None:
     """Print one line a thread, or that there is none that `stopped` so; on a wide screen with model and size."""
-    from rich.text import Text
 
     if not rows and stopped is not None:
         screen.line("no thread here is unfinished" if stopped == "unfinished" else f"no thread here stopped: {stopped}")
@@ -114,7 +113,6 @@ def show_tree(screen: Screen, branch: ThreadTree, *, marked: str) -> None:
 
 
 def _label(branch: ThreadTree, marked: str) -> Text:
-    from rich.text import Text
 
     label = Text(safe(branch.thread_id), style="bold" if branch.thread_id == marked else "")
     row = branch.row
@@ -130,7 +128,6 @@ def _label(branch: ThreadTree, marked: str) -> Text:
 
 
 def _stopped(row: RunRow) -> Text:
-    from rich.text import Text
 
     return Text(safe(row.stop_reason or "unfinished"), style=reason_style(row.stop_reason))
 
@@ -249,7 +246,6 @@ def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
     """Print why the draft was changed, and both texts as one: removed words struck through in red, added ones green;
     in brackets without colour.
     """
-    from rich.text import Text
 
     for reason in facts["reasons"]:
         screen.line((f"because of what was said about round {reason['round']}", "dim"))

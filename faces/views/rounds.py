@@ -43,42 +43,54 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     number, branch = place
     path = [event for event in run if place_of(event)[1] == branch]
     here = [event for event in path if event["round"] == number and event["kind"] != "task"]
-    written = [event for event in here if event["kind"] in DRAFT_KINDS]
-    notes = [event for event in here if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)]
-    # That it was accepted stands beside what accepted it.
-    notes = [
-        event for event in notes if event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted")
-    ]
-    if not written and all(event["kind"] == "verdict" for event in notes):
+    if all(event["kind"] in ("verdict", *CRITIQUE_KINDS) for event in here):
         return None
     summary = RunSummary().grown(path)
-    best = summary.answer
-    drafts = {draft.round: draft for draft in summary.attempts}
+    is_best = summary.answer is not None and summary.answer.round == number
+    drafts: dict[int | None, Attempt] = {draft.round: draft for draft in summary.attempts}
     draft = drafts.get(number)
-    base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
-    text = draft.text if draft is not None else str(written[-1]["text"]) if written else ""
-    rows = [event_row(event) for event in here]
-    critiques = [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS]
-    is_best = best is not None and best.round == number
+    base = drafts.get(draft.base) if draft is not None else None
     return {
         "name": f"Round {number}" + (f", path {branch}" if branch else ""),
         "round": number,
+        **_drafted(draft, base, [event for event in here if event["kind"] in DRAFT_KINDS]),
+        "said": [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS],
+        "notes": [event_row(event) for event in here if _is_note(event)],
+        "best": is_best,
+        "open": is_best,
+        **totals([event_row(event) for event in here]),
+    }
+
+
+def _is_note(event: Event) -> bool:
+    """Return True for what is neither draft nor critique; that a draft was accepted stands beside what accepted it."""
+    if event["kind"] == "verdict":
+        return event.get("stop_reason") not in (None, "accepted")
+    return event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
+
+
+def _drafted(draft: Attempt | None, base: Attempt | None, written: Sequence[Event]) -> dict[str, Any]:
+    """Return the fields of a card that show its draft, and what was changed in the one that it revises.
+
+    Args:
+        draft: Of the round; `None` where what was written is no draft.
+        base: The one that it revises.
+        written: The round's drafts as they were sent, those that are none included.
+    """
+    text = draft.text if draft is not None else str(written[-1]["text"]) if written else ""
+    changes = diff_words(base.text, text).changes if base else ()
+    return {
         "by": who_of(written[-1]) if written else "",
         "what": str(written[-1]["kind"]) if written else "",
         "base": base.round if base else None,
         "text": text,
-        "changes": _changes(base, text),
+        "changes": [(change.kind, change.text) for change in changes],
         "same": base is not None and base.text == text,
         "score": draft.score if draft else None,
         "accepted": draft.accepted if draft else False,
         "rejected": [row for row in map(event_row, written) if row["verdict"]],
         "because": [event_row(critique) for critique in base.critiques] if base else [],
-        "said": critiques,
-        "notes": [event_row(event) for event in notes],
         "forkable": draft is not None,
-        "best": is_best,
-        "open": is_best,
-        **totals(rows),
     }
 
 
@@ -104,11 +116,6 @@ FOLDED = 4
 def place_of(event: Mapping[str, Any]) -> tuple[int, str]:
     """Return the round of an event, and the path where it is one of a search."""
     return event["round"], str(event.get("branch") or "")
-
-
-def _changes(base: Attempt | None, text: str) -> list[tuple[str, str]]:
-    changes = diff_words(base.text, text).changes if base else ()
-    return [(change.kind, change.text) for change in changes]
 
 
 WIDTH, HEIGHT, LEFT, TOP, BELOW = 330, 76, 24, 8, 96
