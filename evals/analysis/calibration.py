@@ -19,7 +19,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ...nodes.critics.judge_file import THRESHOLDS, JudgeFile, JudgePart, bin_of
-from .paired import Proportion, proportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,11 +97,6 @@ class Calibration:
     def chosen(self) -> Setting | None:
         """The setting that accepts most right drafts of those that keep alpha."""
         return next((one for one in self.settings if one.threshold is not None), None)
-
-    @property
-    def wrong_share(self) -> Proportion | None:
-        """The share of wrong among accepted, on the rows that chose it: optimistic, alpha is the promise."""
-        return proportion(self.chosen.wrong, self.chosen.accepted) if self.chosen else None
 
     def judge(self, *, made_from: str, drafts_by: str, date: str) -> JudgeFile:
         """Return the file of the chosen setting.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 DATA = "What it is calibrated on"
+SHOWN = ("name", "threshold", "accepted", "wrong", "right_accepted", "auc", "tokens")
+"""What the JSON tells of a setting."""
 
 
 def calibrate(
@@ -124,7 +128,7 @@ def calibrate(
         "n": calibration.n,
         "right": calibration.right,
         "smallest_alpha": best,
-        "settings": [_plain(one) for one in calibration.settings],
+        "settings": [{name: getattr(setting, name) for name in SHOWN} for setting in calibration.settings],
         "judge": judge and judge.model_dump(mode="json"),
     }
     screen.result(result, lambda screen: _show(screen, calibration, out))
@@ -142,11 +146,8 @@ def _given(file: str, task: str, draft: str, right: str, limit: int | None) -> t
 
     first: Any = None
     if Path(file).is_file():
-        with Path(file).open(encoding="utf-8") as lines:
-            try:
-                first = json.loads(lines.readline())
-            except ValueError:
-                first = None
+        with Path(file).open(encoding="utf-8") as lines, suppress(ValueError):
+            first = json.loads(lines.readline())
     if isinstance(first, dict) and (right in first or draft in first):
         return read_labelled(file, task=task, draft=draft, right=right, limit=limit), None
     return [], load_dataset(file).sample(limit)
@@ -174,28 +175,21 @@ async def _scored(
         for one in critics
     }
 
-    def telling(what: str) -> Any:
-        def tell(done: int, of: int) -> None:
-            if done == of or done % max(of // 10, 1) == 0:
-                screen.line((f"{what}  {done}/{of}", "dim"))
-
-        return tell
+    def tell(what: str, done: int, of: int) -> None:
+        if done == of or done % max(of // 10, 1) == 0:
+            screen.line((f"{what}  {done}/{of}", "dim"))
 
     if data is not None:
-        drafts = await drafts_of(data, writer, concurrency=concurrency, tell=telling("drafts"))
+        drafts = await drafts_of(data, writer, concurrency=concurrency, tell=partial(tell, "drafts"))
     scored: list[Scored] = []
     for one, critic in built.items():
         if critic is None:
             scored.append(field_scores(drafts, one.removeprefix(FIELD)))
         else:
-            told = telling(one)
-            scored += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
+            scored += await judged(
+                drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=partial(tell, one)
+            )
     return drafts, scored
-
-
-def _plain(setting: Any) -> dict[str, Any]:
-    names = ("name", "threshold", "accepted", "wrong", "right_accepted", "auc", "tokens")
-    return {name: getattr(setting, name) for name in names}
 
 
 def _show(screen: Screen, found: Calibration, out: Path) -> None:

@@ -38,7 +38,6 @@ def copy_thread(
     as_json: AsJson = False,
 ) -> None:
     """Copy a thread with all of its steps under another id."""
-
     target = checked_thread_id(target)
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
@@ -55,7 +54,6 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete threads with all that is kept of them. Their forks stay."""
-
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
         wanted = list(dict.fromkeys(thread_ids))
@@ -78,7 +76,6 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Delete the threads that nobody has touched for a while."""
-
     before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
     kept = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
     screen = Screen(as_json=as_json)
@@ -101,7 +98,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
-
     with opened(db, read_only=True) as saver:
         thread_id = known_id(saver, thread_id)
         with bad_input():
@@ -129,7 +125,6 @@ def import_thread(
     Its record is checked first: one that was changed is refused. A recipe that somebody else wrote is asked about
     before it is followed.
     """
-
     with opened(db, create=True) as saver, ExitStack() as stack, bad_input():
         lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
         imported = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
@@ -167,7 +162,6 @@ def seal(
 
     A thread whose record or seal does not fit is not sealed.
     """
-
     if seal_key() is None:
         raise BadInputError(
             "REDRAFT_SEAL_KEY is not set: it holds the key, 64 hexadecimal digits (openssl rand -hex 32)"

@@ -213,7 +213,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         ledger: What is shown.
         hint: A command that shows more.
     """
-
     for group in ledger.groups:
         _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
     columns = ("method", "right", "95%", "first", "fixed", "broke", "p", "tokens", "cost", "seconds", "rounds")
@@ -251,7 +250,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
 
 def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None:
     """Print what the page's first picture shows: a line a method, and the recommendation."""
-
     from ...evals.analysis.sentences import finding_in_words, points
 
     screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
@@ -296,8 +294,7 @@ def show_comparison(screen: Screen, found: Comparison) -> None:
         (f"{points(found.diff)} points", "bold"),
         f" (95% {points(found.diff_ci95)}; {p_in_words(found.mcnemar_p)}): {finding_in_words(said, found.power)}",
     )
-    table = plain_table("", "right", "wrong after", right=("right", "wrong after"))
-    table.columns[1].header, table.columns[2].header = "right after", "wrong after"
+    table = plain_table("", "right after", "wrong after", right=("right after", "wrong after"))
     table.add_row("right before", str(found.kept_right), str(found.broken))
     table.add_row("wrong before", str(found.fixed), str(found.kept_wrong))
     screen.put(table)
@@ -311,7 +308,8 @@ def show_comparison(screen: Screen, found: Comparison) -> None:
 
 def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
     """Print what a sample says about refining, and what is recommended."""
-    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {_with_interval(found.first_draft)}")
+    first = f"{_share(found.first_draft)} ({_interval(found.first_draft)})"
+    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {first}")
     screen.line("")
     columns = ("method", "rounds", "right", "95%", "gain", "95%", "p", "corrected", "tokens", "")
     table = plain_table(*columns, right=columns[1:-1])
@@ -349,7 +347,3 @@ def _share(one: Proportion) -> str:
 def _interval(one: Proportion) -> str:
     ends: Any = one.ci95
     return "–" if one.n == 0 else f"{percent(ends[0])}–{percent(ends[1])}"
-
-
-def _with_interval(one: Proportion) -> str:
-    return f"{_share(one)} ({_interval(one)})"

@@ -115,8 +115,8 @@ def run(
     recipe = RunConfig.given(
         preset=graph,
         model=spec,
-        critics=tuple(critic or ()),
-        verifiers=tuple(verify or ()),
+        critics=critic,
+        verifiers=verify,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,
@@ -222,8 +222,7 @@ def fork(
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
-        human, search = bool(parents.options.get("human")), parents.preset == "branching"
-        reader = RunConfig.reader(saver, human=human, search=search)
+        reader = any_reader(saver, thread_id)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
@@ -277,8 +276,13 @@ def _keep_recipe(forked: Thread, recipe: RunConfig, fingerprint: Mapping[str, An
     if not snapshot.next:
         raise BadInputError(f"the fork {forked.thread_id!r} has nothing left to run")
     point = forked.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
-    change = {"kind": "change", "round": rounds(snapshot.values["events"]), "by": "caller", "fingerprint": fingerprint}
-    change["text"] = f"goes on as {recipe.preset} with {recipe.model}"
+    change = {
+        "kind": "change",
+        "round": rounds(snapshot.values["events"]),
+        "by": "caller",
+        "fingerprint": fingerprint,
+        "text": f"goes on as {recipe.preset} with {recipe.model}",
+    }
     forked.graph.update_state(
         {**forked.config, "metadata": recipe.metadata()},
         record(snapshot.values, change),
