@@ -175,12 +175,10 @@ def field_scores(drafts: Sequence[LabelledDraft], name: str) -> Scored:
     Raises:
         ValueError: A row has none, 0–1.
     """
-    values = []
-    for draft in drafts:
-        value = draft.row.get(name)
+    values: list[Any] = [draft.row.get(name) for draft in drafts]
+    for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ValueError(f"the field {name!r} must hold a score from 0 to 1 in each row, not {value!r}")
-        values.append(float(value))
     return Scored(JudgePart(spec=f"{FIELD}{name}", name=name, reading="score", votes=1), _table(drafts, values))
 
 

@@ -141,9 +141,12 @@ def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     from ...state.storage.rekey import rekey as rekeyed
 
     old, new = encryption_key(), os.environ.get("REDRAFT_NEW_ENCRYPTION_KEY", "").strip()
-    for name, key in (("REDRAFT_ENCRYPTION_KEY", old), ("REDRAFT_NEW_ENCRYPTION_KEY", new)):
+    for name, key, held in (
+        ("REDRAFT_ENCRYPTION_KEY", old, "the key that the database has"),
+        ("REDRAFT_NEW_ENCRYPTION_KEY", new, "the key that it gets, 64 hexadecimal digits (openssl rand -hex 32)"),
+    ):
         if not key:
-            raise BadInputError(f"{name} is not set: it holds {HELD[name]}")
+            raise BadInputError(f"{name} is not set: it holds {held}")
     with bad_input():
         count = rekeyed(db, str(old), new)
     message = f"{count} values are encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
@@ -188,12 +191,6 @@ def seal(
     Screen(as_json=as_json).result({"sealed": sealed, "refused": refused}, show)
     if refused:
         raise typer.Exit(1)
-
-
-HELD = {
-    "REDRAFT_ENCRYPTION_KEY": "the key that the database has",
-    "REDRAFT_NEW_ENCRYPTION_KEY": "the key that it gets, 64 hexadecimal digits (openssl rand -hex 32)",
-}
 
 
 def _every_row(saver: Any) -> Iterator[RunRow]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ...evals.run.run_folder import ResultFile, check_same_run, read_run, read_run_info, write_run_info
 from ..problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ..run_config import RunConfig, kept_spec
 from ..sessions import encryption_key, model_or_default, seal_key
@@ -308,7 +309,6 @@ def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
 def _send_back(source: str, folder: Path) -> None:
     """Send a method's results to where its dataset is from, once; what fails is said, since the results are here."""
     from ...evals.datasets.services import send_results
-    from ...evals.run.run_folder import read_run, read_run_info, write_run_info
 
     info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
     earlier = info.get("sent", {})
@@ -352,7 +352,6 @@ def _cluster(plan: EvalPlan) -> Iterator[None]:
 
 
 def _check_folders(plan: EvalPlan) -> None:
-    from ...evals.run.run_folder import check_same_run
 
     for method in plan.methods:
         folder = plan.out / method.name
@@ -366,7 +365,6 @@ def _check_folders(plan: EvalPlan) -> None:
 def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
     from ...evals.run.provenance import Fingerprints, server_of
     from ...evals.run.rate_limits import RateLimits
-    from ...evals.run.run_folder import ResultFile, read_run_info, write_run_info
     from ...evals.run.runner import GivenUpError, run_method
     from ...state import open_checkpointer
 

@@ -260,7 +260,7 @@ def _flag(option: Option, graphs: Sequence[str]) -> Parameter:
         help=f"{option.help} For --graph {', '.join(graphs)}." if graphs else option.help,
         rich_help_panel=MODELS if option.judging else None,
     )
-    annotation = Annotated[kind if is_flag else kind | None, declared]
+    annotation: Any = Annotated[kind if is_flag else kind | None, declared]
     default = False if is_flag else None
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

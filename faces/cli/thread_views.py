@@ -50,11 +50,12 @@ def show_threads(
     screen: Screen, rows: Sequence[RunRow], sizes: Mapping[str, int], *, stopped: str | None = None
 ) -> None:
     """Print one line a thread, or that there is none that `stopped` so; on a wide screen with model and size."""
-    if not rows and stopped is not None:
-        screen.line("no thread here is unfinished" if stopped == "unfinished" else f"no thread here stopped: {stopped}")
-        return
     if not rows:
-        screen.line('no threads here yet; start one with: redraft run "Write …"')
+        none = {
+            None: 'no threads here yet; start one with: redraft run "Write …"',
+            "unfinished": "no thread here is unfinished",
+        }
+        screen.line(none.get(stopped, f"no thread here stopped: {stopped}"))
         return
     wide = terminal_width() >= WIDE
     names = ["thread", "moved", "stopped", "rounds", "score", "tokens", *(("size", "model") if wide else ()), "task"]
