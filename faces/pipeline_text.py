@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..nodes.reasoning.pipeline_language import (
+    EvaluateQuality,
+    Pipeline,
+    PipelineError,
+    PipelineStep,
+    UseDir,
+    parse_pipeline,
+)
 from .problems import BadInputError
-
-if TYPE_CHECKING:
-    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineStep
 
 __all__ = ["read_pipeline"]
 
@@ -19,8 +23,6 @@ def read_pipeline(steps: str) -> Pipeline:
     Raises:
         BadInputError: It makes no sense, or there is no such folder or index; the message points at the place.
     """
-    from ..nodes.reasoning.pipeline_language import Pipeline, PipelineError, parse_pipeline
-
     try:
         parsed = parse_pipeline(steps, check=_existing)
     except PipelineError as error:
@@ -31,8 +33,6 @@ def read_pipeline(steps: str) -> Pipeline:
 
 def _found_anywhere(step: PipelineStep) -> PipelineStep:
     """Return a step whose folder or file, where it names one, is found from any folder."""
-    from ..nodes.reasoning.pipeline_language import EvaluateQuality, UseDir
-
     if step.name == "UseDir":
         return UseDir(str(Path(step.value).expanduser().absolute()))
     scheme, _, file = step.value.partition(":") if step.name == "EvaluateQuality" else ("", "", "")
@@ -42,7 +42,6 @@ def _found_anywhere(step: PipelineStep) -> PipelineStep:
 
 
 def _existing(step: PipelineStep) -> None:
-    from ..nodes.reasoning.pipeline_language import PipelineError
 
     if step.name == "UseDir" and not Path(step.value).expanduser().is_dir():
         raise PipelineError(f"there is no folder {step.value!r}")

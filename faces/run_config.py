@@ -45,6 +45,34 @@ FILE_SPECS = ("gguf:", "scripted:", "replay:")
 CHECKED = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def kept_spec(spec: str) -> str:
+    """Return a spec as it may be written down: without a credential, its file findable from any folder."""
+    from ..models import redact
+
+    if redact(spec) != spec:
+        raise ValueError(
+            f"{redact(spec)!r} carries a credential, which would be stored with the run: put it into OPENAI_API_KEY "
+            "(or REDRAFT_API_KEY for an http:// model) instead"
+        )
+    path = spec.partition(":")[2] if spec.startswith(FILE_SPECS) else ""
+    return spec.removesuffix(path) + _anywhere(path) if path else spec
+
+
+def _kept_verifier(spec: str) -> str:
+    path = opened_file(spec)
+    return spec.removesuffix(path) + _anywhere(path) if path else spec
+
+
+def _kept_critic(spec: str) -> str:
+    model = critic_model(spec)
+    return spec.removesuffix(model) + kept_spec(model) if model else _kept_verifier(spec)
+
+
+def _anywhere(path: str) -> str:
+    """Return a path that is found from any folder."""
+    return str(Path(path).expanduser().absolute())
+
+
 class RunConfig(BaseModel):
     """Preset, specs and options that rebuild a graph. Holds no secret.
 
@@ -55,16 +83,16 @@ class RunConfig(BaseModel):
     model_config = CHECKED
 
     preset: str = "refine"
-    model: str
-    critics: tuple[str, ...] = ()
+    model: Annotated[str, AfterValidator(kept_spec)]
+    critics: tuple[Annotated[str, AfterValidator(_kept_critic)], ...] = ()
     """`self`, specs of models, or critics by name. Neither critics nor verifiers: the preset's own judge."""
-    verifiers: tuple[str, ...] = ()
+    verifiers: tuple[Annotated[str, AfterValidator(_kept_verifier)], ...] = ()
     temperature: float | None = Field(default=None, ge=0, strict=True)
     max_output_tokens: int | None = Field(default=None, ge=1, le=MOST_TOKENS, strict=True)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, strict=True)
     timeout_s: float | None = Field(default=None, gt=0, strict=True)
     """Seconds that an attempt of a call may take, of critics too; default: as `chat_model` has it."""
-    prices: str | None = None
+    prices: Annotated[str, AfterValidator(_anywhere)] | None = None
     options: dict[str, Any] = {}
     """Options of presets that say something, by name. Outside of Python they stand beside the other fields."""
 
@@ -93,26 +121,6 @@ class RunConfig(BaseModel):
     def _known(cls, preset: str) -> str:
         find_preset(preset)
         return preset
-
-    @field_validator("model")
-    @classmethod
-    def _model_spec(cls, spec: str) -> str:
-        return kept_spec(spec)
-
-    @field_validator("critics")
-    @classmethod
-    def _critic_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_kept_critic(spec) for spec in specs)
-
-    @field_validator("verifiers")
-    @classmethod
-    def _verifier_specs(cls, specs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_kept_verifier(spec) for spec in specs)
-
-    @field_validator("prices")
-    @classmethod
-    def _prices_anywhere(cls, path: str | None) -> str | None:
-        return None if path is None else _anywhere(path)
 
     @classmethod
     def given(cls, **fields: Any) -> RunConfig:
@@ -273,15 +281,10 @@ class RunConfig(BaseModel):
         from ..models import PriceTable, chat_model
 
         mask_values_of(os.environ)  # a provider's error may repeat its key
-        tuning: dict[str, Any] = {
-            "temperature": self.temperature,
-            "max_output_tokens": self.max_output_tokens,
-            "seed": self.seed,
-        }
-        options = {name: value for name, value in tuning.items() if value is not None}
-        patience: dict[str, Any] = {} if self.timeout_s is None else {"timeout_s": self.timeout_s}
+        tuning = self.model_dump(include={"temperature", "max_output_tokens", "seed"}, exclude_none=True)
+        patience = self.model_dump(include={"timeout_s"}, exclude_none=True)
         build_model = partial(build_model or chat_model, **patience)
-        model = build_model(self.model, **options) if self.asks_model else None
+        model = build_model(self.model, **tuning) if self.asks_model else None
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
             model,
@@ -362,34 +365,6 @@ def _judge_content(judge: Any) -> dict[str, Any]:
         if model := critic_model(part["spec"]):
             kept_spec(model)
     return content
-
-
-def kept_spec(spec: str) -> str:
-    """Return a spec as it may be written down: without a credential, its file findable from any folder."""
-    from ..models import redact
-
-    if redact(spec) != spec:
-        raise ValueError(
-            f"{redact(spec)!r} carries a credential, which would be stored with the run: put it into OPENAI_API_KEY "
-            "(or REDRAFT_API_KEY for an http:// model) instead"
-        )
-    path = spec.partition(":")[2] if spec.startswith(FILE_SPECS) else ""
-    return spec.removesuffix(path) + _anywhere(path) if path else spec
-
-
-def _kept_verifier(spec: str) -> str:
-    path = opened_file(spec)
-    return spec.removesuffix(path) + _anywhere(path) if path else spec
-
-
-def _kept_critic(spec: str) -> str:
-    model = critic_model(spec)
-    return spec.removesuffix(model) + kept_spec(model) if model else _kept_verifier(spec)
-
-
-def _anywhere(path: str) -> str:
-    """Return a path that is found from any folder."""
-    return str(Path(path).expanduser().absolute())
 
 
 def _address(spec: str) -> str:

@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ...nodes.critics.judge_file import THRESHOLDS, JudgeFile, JudgePart, bin_of
-from .paired import Proportion, auc, proportion
+from .paired import auc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,11 +99,6 @@ class Calibration:
     def chosen(self) -> Setting | None:
         """The setting that accepts most right drafts of those that keep alpha."""
         return next((setting for setting in self.settings if setting.threshold is not None), None)
-
-    @property
-    def wrong_share(self) -> Proportion | None:
-        """The share of wrong among accepted, on the rows that chose it: optimistic, alpha is the promise."""
-        return proportion(self.chosen.wrong, self.chosen.accepted) if self.chosen else None
 
     def judge(self, *, made_from: str, drafts_by: str, date: str) -> JudgeFile:
         """Return the file of the chosen setting.
@@ -238,15 +233,10 @@ def first_start(rows: int, *, alpha: float, level: float) -> int:
 
 def rows_needed(alpha: float, level: float, *, wrong: int = 0) -> int:
     """Return the number of accepted drafts, `wrong` of them wrong, that shows alpha."""
-    from scipy.stats import binom
+    from scipy.stats import nbinom
 
-    low, high = 1, 2
-    while binom.cdf(wrong, high, alpha) > level:
-        low, high = high, high * 2
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if binom.cdf(wrong, middle, alpha) > level else (low, middle)
-    return low
+    # Fewer than `wrong + 1` of n are wrong where the draft that is wrong for the `wrong + 1`-th time comes after them.
+    return wrong + 1 + int(nbinom.isf(level, wrong + 1, alpha))
 
 
 def reachable_alpha(accepted: int, delta: float, *, combinations: int = 1) -> float:

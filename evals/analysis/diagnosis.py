@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from .equal_cost import SLACK, match_tokens, mean_tokens
-from .method_row import refines_nothing
+from .method_row import after_round, refines_nothing
 from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired, power_of, proportion
 from .round_rates import answers_right, drafts_right, round_limit, tokens_by_round
 from .sentences import p_in_words, percent, power_in_words, prices_in_words
@@ -88,46 +88,37 @@ def diagnose(runs: Sequence[Run], *, rounds: int = 3, wanted: float = WANTED) ->
     """
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
-    _check_alike(runs)
-    baselines = [run for run in runs if refines_nothing(run) and not run.oracle]
-    # What knows the gold answers can't be had in earnest, so it is never recommended.
-    refining = [run for run in runs if not refines_nothing(run) and not run.oracle]
-    if not baselines or not refining:
-        raise ValueError("a diagnosis needs a run of at least one baseline and of one refining method")
-    ids = sorted(set.intersection(*(set(run.verdicts) for run in [*baselines, *refining])))
-    if not ids:
-        raise ValueError("the runs have no problem in common")
+    baselines, refining, ids = _sides(runs)
     zero = min(baselines, key=lambda run: mean_tokens(run, ids))
     reference = [zero.verdicts[name] for name in ids]
     cost = mean_tokens(zero, ids)
-    measured: list[tuple[Option, Paired]] = []
-    for run in baselines:
-        change = paired(reference, [run.verdicts[name] for name in ids])
-        measured.append((_observed(run, None, change, mean_tokens(run, ids), cost), change))
-    looked_at: list[tuple[Option, Paired]] = []
-    for run in refining:
-        looked_at += _by_rounds(run, ids, reference, rounds=rounds, cost=cost)
-    corrected = holm([option.p for option, _ in looked_at])
+    changes = [paired(reference, [run.verdicts[name] for name in ids]) for run in baselines]
+    measured = [
+        _observed(run, None, change, mean_tokens(run, ids), cost)
+        for run, change in zip(baselines, changes, strict=True)
+    ]
+    predicted = [pair for run in refining for pair in _by_rounds(run, ids, reference, rounds=rounds, cost=cost)]
+    corrected = holm([option.p for option, _ in predicted])
     looked_at = [
         (option.model_copy(update={"p_corrected": p}), change)
-        for (option, change), p in zip(looked_at, corrected, strict=True)
+        for (option, change), p in zip(predicted, corrected, strict=True)
     ]
-    firsts = {record.question_id: drafts_right(record)[:1] == [True] for record in refining[0].records}
-    weighed, recommended, sentence = _recommended(
-        [one for one, _ in measured], [one for one, _ in looked_at], baselines, ids, wanted
-    )
+    firsts = {one.question_id: drafts_right(one)[:1] == [True] for one in refining[0].records}
+    options = [option for option, _ in looked_at]
+    weighed, recommended, sentence = _recommended(measured, options, baselines, ids, wanted)
     power = power_of(next(change for option, change in looked_at if option is weighed), wanted=wanted)
     return Diagnosis(
         n=len(ids),
         first_draft=proportion(sum(firsts[name] for name in ids), len(ids)),
-        options=[option for option, _ in [*measured, *looked_at]],
+        options=[*measured, *options],
         recommended=recommended,
         recommendation=sentence if recommended else f"{sentence} {power_in_words(power, len(ids))}",
         power=power,
     )
 
 
-def _check_alike(runs: Sequence[Run]) -> None:
+def _sides(runs: Sequence[Run]) -> tuple[list[Run], list[Run], list[str]]:
+    """Return the baselines, the runs that refine, and the ids of the problems that all of them have."""
     kinds = dict.fromkeys((run.info.dataset_sha256, run.info.model) for run in runs)
     if len(kinds) > 1:
         several = ", ".join(sorted({f"{run.folder.parent} ({run.info.dataset}, {run.info.model})" for run in runs}))
@@ -136,6 +127,16 @@ def _check_alike(runs: Sequence[Run]) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         folders = ", ".join(str(run.folder) for run in runs if run.info.method == twice[0])
         raise ValueError(f"there are several runs of {twice[0]}; name one of: {folders}")
+    # What knows the gold answers can't be had in earnest, so it is never recommended.
+    baselines, refining = (
+        [run for run in runs if refines_nothing(run) is side and not run.oracle] for side in (True, False)
+    )
+    if not baselines or not refining:
+        raise ValueError("a diagnosis needs a run of at least one baseline and of one refining method")
+    ids = sorted(set.intersection(*(set(run.verdicts) for run in [*baselines, *refining])))
+    if not ids:
+        raise ValueError("the runs have no problem in common")
+    return baselines, refining, ids
 
 
 def _observed(run: Run, rounds: int | None, change: Paired, tokens: float, cost: float) -> Option:
@@ -156,11 +157,8 @@ def _observed(run: Run, rounds: int | None, change: Paired, tokens: float, cost:
 
 
 def _prices(extra: float, gain: float) -> dict[str, Any]:
-    worth = gain > 0
-    return {
-        "tokens_per_point": extra / gain / 100 if worth else None,
-        "tokens_per_fix": extra / gain if worth else None,
-    }
+    per_fix = extra / gain if gain > 0 else None
+    return {"tokens_per_point": None if per_fix is None else per_fix / 100, "tokens_per_fix": per_fix}
 
 
 def _by_rounds(
@@ -170,16 +168,16 @@ def _by_rounds(
     by_id = {record.question_id: record for record in run.records}
     records = [by_id[name] for name in ids]
     limit = round_limit(run)
-    answers = [answers_right(record) or [False] for record in records]
-    spent = [tokens_by_round(record) or [record.total_tokens] for record in records]
-    found: list[tuple[Option, Paired]] = []
-    for number in range(1, limit + 1):
-        change = paired(reference, [rights[: number + 1][-1] for rights in answers])
-        tokens = fmean(costs[: number + 1][-1] for costs in spent)
-        found.append((_observed(run, number, change, tokens, cost), change))
+    answers = [answers_right(one) or [False] for one in records]
+    spent = [tokens_by_round(one) or [one.total_tokens] for one in records]
+    changes = [paired(reference, [after_round(number, rights) for rights in answers]) for number in range(limit + 1)]
+    options = [
+        (_observed(run, number, change, fmean(after_round(number, costs) for costs in spent), cost), change)
+        for number, change in enumerate(changes)
+        if number
+    ]
     if rounds <= limit:
-        return found
-    change = found[-1][1] if found else paired(reference, [rights[-1] for rights in answers])
+        return options
     going_on = [
         len(rights) == limit + 1 and one.stop_reason in ("max_rounds", None)
         for rights, one in zip(answers, records, strict=True)
@@ -202,8 +200,8 @@ def _by_rounds(
             p_corrected=1.0,
             **_prices(tokens - cost, one.gain),
         )
-        found.append((option, change))
-    return found
+        options.append((option, changes[-1]))
+    return options
 
 
 def _recommended(

@@ -56,43 +56,42 @@ def read_labelled(
         ValueError: A row can't be used, named by its number, or there are none.
         OSError: The file can't be read.
     """
-    problems: dict[str, list[tuple[int | None, LabelledDraft]]] = {}
+    problems: dict[str, list[dict[str, Any]]] = {}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            if missing := [name for name in (task, draft, right) if not isinstance(row, dict) or name not in row]:
-                raise ValueError(f"it has no field {missing[0]!r}")  # noqa: TRY301
-            if wrong := [name for name in (task, draft) if not isinstance(row[name], str)]:
-                raise ValueError(f"{wrong[0]!r} must be a text, not {row[wrong[0]]!r}")  # noqa: TRY301
-            label = row[right]
-            if label not in (True, False):
-                raise ValueError(f"{right!r} must be true or false, not {label!r}")  # noqa: TRY301
-            at = row.get("round")
-            if at is not None and (not isinstance(at, int) or at < 0):
-                raise ValueError(f"'round' must be a whole number from 0 up, not {at!r}")  # noqa: TRY301
+            row = _checked_row(json.loads(line), task, draft, right)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        rows = problems.setdefault(row[task], [])
-        labelled = LabelledDraft(len(problems) - 1, at or 0, row[task], row[draft], bool(label), row)
-        rows.append((at, labelled))
+        problems.setdefault(row[task], []).append(row)
     if not problems:
         raise ValueError(f"{str(path)!r} holds no draft")
     chance, drafts = random.Random(0), []  # noqa: S311
-    for number, (name, several) in enumerate(list(problems.items())[:limit]):
-        rounds = [at for at, _ in several]
-        if all(at is None for at in rounds):
-            chosen = [chance.choice(several)[1]]
-        elif sorted(at or 0 for at in rounds) == list(range(len(rounds))):
-            chosen = [labelled for _, labelled in several]
-        else:
+    for number, (name, rows) in enumerate(list(problems.items())[:limit]):
+        rounds = [row.get("round") for row in rows]
+        unnumbered = all(at is None for at in rounds)
+        if not unnumbered and sorted(at or 0 for at in rounds) != list(range(len(rounds))):
             raise ValueError(f"the drafts of {name[:60]!r} must have the rounds 0 to {len(rounds) - 1}, each once")
         drafts += [
-            LabelledDraft(number, labelled.round, labelled.task, labelled.draft, labelled.right, labelled.row)
-            for labelled in chosen
+            LabelledDraft(number, row.get("round") or 0, name, row[draft], bool(row[right]), row)
+            for row in ([chance.choice(rows)] if unnumbered else rows)
         ]
     return drafts
+
+
+def _checked_row(row: Any, task: str, draft: str, right: str) -> dict[str, Any]:
+    if missing := [name for name in (task, draft, right) if not isinstance(row, dict) or name not in row]:
+        raise ValueError(f"it has no field {missing[0]!r}")
+    if wrong := [name for name in (task, draft) if not isinstance(row[name], str)]:
+        raise ValueError(f"{wrong[0]!r} must be a text, not {row[wrong[0]]!r}")
+    if row[right] not in (True, False):
+        raise ValueError(f"{right!r} must be true or false, not {row[right]!r}")
+    at = row.get("round")
+    if at is not None and (not isinstance(at, int) or at < 0):
+        raise ValueError(f"'round' must be a whole number from 0 up, not {at!r}")
+    checked: dict[str, Any] = row
+    return checked
 
 
 async def drafts_of(
@@ -176,12 +175,10 @@ def field_scores(drafts: Sequence[LabelledDraft], name: str) -> Scored:
     Raises:
         ValueError: A row has none, 0–1.
     """
-    values = []
-    for draft in drafts:
-        value = draft.row.get(name)
+    values: list[Any] = [draft.row.get(name) for draft in drafts]
+    for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ValueError(f"the field {name!r} must hold a score from 0 to 1 in each row, not {value!r}")
-        values.append(float(value))
     return Scored(JudgePart(spec=f"{FIELD}{name}", name=name, reading="score", votes=1), _table(drafts, values))
 
 

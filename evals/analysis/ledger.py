@@ -91,45 +91,57 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
     named = _titles([(members[0][0].dataset, model, sha256) for (sha256, model), members in together.items()])
     groups = [_group(title, members, wanted) for title, members in zip(named, together.values(), strict=True)]
-    best = [label for group in groups for label in group.frontier]
-    held: list[MethodRow] = []
-    beside: dict[str, EqualCostRow] = {}
-    for row, run in pairs:
-        members = together[row.dataset_sha256, row.model]
-        held.append(row.model_copy(update=_against_zero_shot(row, run, members) | {"on_frontier": row.label in best}))
-        if not row.baseline and (equal := nearest_baseline(row, run, members)):
-            beside[row.label] = equal
     finished: dict[str, MethodRow] = {}
-    for group in groups:
-        own = [row for row in held if row.label in group.methods]
-        names = dict(zip(group.methods, _short_labels(group.methods), strict=True))
-        tests = {row.label: change for row in own if (change := row.vs_zero_shot if row.baseline else row.overall)}
-        equal_tests = {label: equal.paired for label, equal in beside.items() if label in group.methods}
-        first_tests = {row.label: test for row in own if (test := _headline_test(row, beside.get(row.label)))}
-        for kind in ([row for row in own if row.baseline], [row for row in own if not row.baseline]):
-            corrected, firsts = _corrected(kind, tests), _corrected(kind, first_tests)
-            for label, p in _corrected(kind, equal_tests).items():
-                # Headline and verdict show the same comparison at equal cost, so they give it the same p.
-                update = {"p_corrected": firsts[label] if beside[label].near else p}
-                beside[label] = beside[label].model_copy(update=update)
-            for row in kind:
-                equal = beside.get(row.label)
-                corrected_row = row.model_copy(
-                    update={"name": names[row.label], "p_corrected": corrected.get(row.label)}
-                )
-                first = _headline(corrected_row, equal, firsts.get(row.label), names)
-                finished[row.label] = corrected_row.model_copy(
-                    update={"verdict": verdict(corrected_row, equal), "headline": first}
-                )
+    beside: dict[str, EqualCostRow] = {}
+    warnings: list[str] = []
+    for group, members in zip(groups, together.values(), strict=True):
+        finished |= _compared(group, members, beside)
+        warnings += _warnings(group, members)
     return Ledger(
         groups=groups,
         methods=[finished[row.label] for row in rows],
-        equal_cost=list(beside.values()),
+        equal_cost=[beside[row.label] for row in rows if row.label in beside],
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
-        warnings=[
-            text for group, members in zip(groups, together.values(), strict=True) for text in _warnings(group, members)
-        ],
+        warnings=warnings,
     )
+
+
+def _compared(
+    group: Group, members: list[tuple[MethodRow, Run]], beside: dict[str, EqualCostRow]
+) -> dict[str, MethodRow]:
+    """Return a group's rows held against each other, by label; `beside` is given their rows at equal cost."""
+    rows = []
+    for row, run in members:
+        update = {**_against_zero_shot(row, run, members), "on_frontier": row.label in group.frontier}
+        rows.append(row.model_copy(update=update))
+        if not row.baseline and (equal := nearest_baseline(row, run, members)):
+            beside[row.label] = equal
+    names = dict(zip(group.methods, _short_labels(group.methods), strict=True))
+    baselines, refining = ([row for row in rows if row.baseline is kind] for kind in (True, False))
+    return _finished(baselines, beside, names) | _finished(refining, beside, names)
+
+
+def _finished(
+    rows: Sequence[MethodRow], beside: dict[str, EqualCostRow], names: dict[str, str]
+) -> dict[str, MethodRow]:
+    """Return a group's baselines, or its refining methods, with corrected p-values, headlines and verdicts, by label.
+
+    The p-values of their rows at equal cost are corrected in place.
+    """
+    changes = {row.label: change for row in rows if (change := row.vs_zero_shot if row.baseline else row.overall)}
+    firsts = {row.label: test for row in rows if (test := _headline_test(row, beside.get(row.label)))}
+    p_changes, p_firsts = _corrected(rows, changes), _corrected(rows, firsts)
+    for label, p in _corrected(rows, {label: equal.paired for label, equal in beside.items()}).items():
+        # Headline and verdict show the same comparison at equal cost, so they give it the same p.
+        update = {"p_corrected": p_firsts[label] if beside[label].near else p}
+        beside[label] = beside[label].model_copy(update=update)
+    finished = {}
+    for row in rows:
+        equal = beside.get(row.label)
+        named = row.model_copy(update={"name": names[row.label], "p_corrected": p_changes.get(row.label)})
+        first = _headline(named, equal, p_firsts.get(row.label), names)
+        finished[row.label] = named.model_copy(update={"verdict": verdict(named, equal), "headline": first})
+    return finished
 
 
 def _corrected(rows: Sequence[MethodRow], tests: Mapping[str, Paired]) -> dict[str, float]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from math import fsum
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -22,10 +23,14 @@ from .round_rates import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..run.result_record import ResultRecord
     from ..run.run_folder import Run
 
-__all__ = ["Headline", "MethodRow", "RoundRow", "is_baseline", "method_row", "refines_nothing"]
+__all__ = ["Headline", "MethodRow", "RoundRow", "after_round", "is_baseline", "method_row", "refines_nothing"]
+
+T = TypeVar("T")
 
 BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
 EARLY = ("accepted", "undecided", "no_progress", "human")
@@ -151,21 +156,11 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     records, info, n = run.records, run.info, len(run.records)
     if records and all(record.is_correct is None and record.error is None for record in records):
         raise ValueError(f"{run.folder}: no result has a verdict (is_correct): a ledger needs gold answers")
-    drafts = [drafts_right(record) for record in records]
-    firsts = [bool(rights) and rights[0] for rights in drafts]
+    drafts = [drafts_right(one) for one in records]
+    firsts = [rights[:1] == [True] for rights in drafts]
     answers = list(run.verdicts.values())
-    failed = sum(one.error is not None and not rights for one, rights in zip(records, drafts, strict=True))
-    tokens = sum(record.total_tokens for record in records)
-    costs = [record.cost_usd for record in records]
-    played = max((len(rights) - 1 for rights in drafts if rights), default=0)
-    max_rounds = round_limit(run)
     overall = paired(firsts, answers)
-    delivered = [answers_right(record) or [False] for record in records]
-    by_round = [sum(rights[: number + 1][-1] for rights in delivered) for number in range(played + 1)]
-    best = by_round.index(max(by_round))
-    later = tokens - sum(_first_draft_tokens(record) for record in records)
-    early = [record.stop_reason in EARLY and record.num_iterations < max_rounds for record in records]
-    rates = round_rates(records, max_rounds=max_rounds)
+    failed = sum(one.error is not None and not rights for one, rights in zip(records, drafts, strict=True))
     return MethodRow(
         label=label,
         name=label,
@@ -191,20 +186,9 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
         overall=overall,
         p_corrected=None,
         power=power_of(overall, wanted=wanted),
-        best_round=best,
-        after_best=paired([rights[: best + 1][-1] for rights in delivered], answers) if played else None,
-        tokens_per_point=later / n / (100 * overall.diff) if overall.diff and overall.diff > 0 else None,
-        tokens_per_fix=later / overall.fixed if overall.fixed else None,
-        rounds=_rounds(run, drafts, by_round, rates),
-        rates=rates,
-        tokens=tokens / n if n else 0.0,
-        # A mean over some would pass for one over all: one unknown price makes it unknown.
-        cost_usd=fmean(priced) if len(priced := [cost for cost in costs if cost is not None]) == n > 0 else None,
-        seconds=fmean(record.seconds for record in records) if n else 0.0,
-        accuracy_per_1000_tokens=1000 * sum(answers) / tokens if tokens else None,
-        mean_iterations=fmean(record.num_iterations for record in records) if n else 0.0,
-        early_stop_rate=fmean(early) if n and max_rounds else None,
-        stop_reasons=dict(Counter(record.stop_reason or "none" for record in records).most_common()),
+        **_by_round(run, drafts, answers),
+        **_costs(records, overall),
+        stop_reasons=dict(Counter(one.stop_reason or "none" for one in records).most_common()),
         on_frontier=False,
         token_ratio=None,
         vs_zero_shot=None,
@@ -214,8 +198,46 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     )
 
 
-def _first_draft_tokens(record: ResultRecord) -> int:
-    return sum(step.tokens_used for step in record.iterations_log if step.type == "initial_generation")
+def after_round(number: int, values: Sequence[T]) -> T:
+    """Return the value after a round; a run that ended before it keeps its last one."""
+    return values[min(number, len(values) - 1)]
+
+
+def _by_round(run: Run, drafts: list[list[bool]], answers: list[bool]) -> dict[str, Any]:
+    """Return the fields of a row that follow a run from round to round."""
+    records, limit = run.records, round_limit(run)
+    rates = round_rates(records, max_rounds=limit)
+    delivered = [answers_right(one) or [False] for one in records]
+    played = max((len(rights) - 1 for rights in drafts if rights), default=0)
+    by_round = [sum(after_round(number, rights) for rights in delivered) for number in range(played + 1)]
+    best = by_round.index(max(by_round))
+    early = [one.stop_reason in EARLY and one.num_iterations < limit for one in records]
+    return {
+        "best_round": best,
+        "after_best": paired([after_round(best, rights) for rights in delivered], answers) if played else None,
+        "rounds": _rounds(run, drafts, by_round, rates),
+        "rates": rates,
+        "mean_iterations": sum(one.num_iterations for one in records) / max(len(records), 1),
+        "early_stop_rate": fmean(early) if early and limit else None,
+    }
+
+
+def _costs(records: Sequence[ResultRecord], overall: Paired) -> dict[str, Any]:
+    """Return the fields of a row that say what a run cost, and what was had for it."""
+    n, gain = len(records), overall.diff or 0.0
+    tokens = sum(one.total_tokens for one in records)
+    steps = (step for one in records for step in one.iterations_log)
+    later = tokens - sum(step.tokens_used for step in steps if step.type == "initial_generation")
+    prices = [one.cost_usd for one in records if one.cost_usd is not None]
+    return {
+        "tokens_per_point": later / n / (100 * gain) if gain > 0 else None,
+        "tokens_per_fix": later / overall.fixed if overall.fixed else None,
+        "tokens": tokens / max(n, 1),
+        # A mean over some would pass for one over all: one unknown price makes it unknown.
+        "cost_usd": fmean(prices) if len(prices) == n > 0 else None,
+        "seconds": fsum(one.seconds for one in records) / max(n, 1),
+        "accuracy_per_1000_tokens": 1000 * (overall.fixed + overall.kept_right) / tokens if tokens else None,
+    }
 
 
 def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: RoundRates) -> list[RoundRow]:
@@ -234,10 +256,9 @@ def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: Roun
                 round=number,
                 revised=paired([rights[number - 1] for rights in revised], [rights[number] for rights in revised]),
                 rejected=rejected[number],
-                # A run that ended before this round keeps its last draft.
-                measured=proportion(sum(rights[: number + 1][-1] for rights in drafts if rights), n),
+                measured=proportion(sum(after_round(number, rights) for rights in drafts if rights), n),
                 delivered=proportion(by_round[number], n),
-                tokens=fmean(costs[: number + 1][-1] for costs in spent),
+                tokens=fmean(after_round(number, costs) for costs in spent),
                 predicted=predicted[number],
             )
         )

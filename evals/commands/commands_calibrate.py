@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ..._files import write_file
 from ...faces.cli.options import MODELS, AsJson, MaxOutputTokens, Model, critic_help
 from ...faces.problems import BadInputError, RunStoppedError, bad_input
+from ...faces.sessions import model_or_default
+from ...faces.views.console import Screen, plain_table, safe, say
 from ...faces.views.wording import percent
 from ...nodes.critics.registry import FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...faces.views.console import Screen
     from ..analysis.calibration import Calibration, Scored
     from ..analysis.judged_drafts import LabelledDraft
 
 __all__ = ["calibrate"]
 
 DATA = "What it is calibrated on"
+SHOWN = ("name", "threshold", "accepted", "wrong", "right_accepted", "auc", "tokens")
+"""What the JSON tells of a setting."""
 
 
 def calibrate(
@@ -81,8 +87,6 @@ def calibrate(
     Rows of one task count as one problem. With a field `round` (0, 1, …) they are a draft and its revisions, and the
     judge may then judge revisions too; without it, it is for first drafts.
     """
-    from ...faces.sessions import model_or_default
-    from ...faces.views.console import Screen, say
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.calibration import reachable_alpha, rows_needed, smallest_alpha
     from ..analysis.judged_drafts import labels
@@ -124,7 +128,7 @@ def calibrate(
         "n": calibration.n,
         "right": calibration.right,
         "smallest_alpha": best,
-        "settings": [_plain(one) for one in calibration.settings],
+        "settings": [{name: getattr(setting, name) for name in SHOWN} for setting in calibration.settings],
         "judge": judge and judge.model_dump(mode="json"),
     }
     screen.result(result, lambda screen: _show(screen, calibration, out))
@@ -142,11 +146,8 @@ def _given(file: str, task: str, draft: str, right: str, limit: int | None) -> t
 
     first: Any = None
     if Path(file).is_file():
-        with Path(file).open(encoding="utf-8") as lines:
-            try:
-                first = json.loads(lines.readline())
-            except ValueError:
-                first = None
+        with Path(file).open(encoding="utf-8") as lines, suppress(ValueError):
+            first = json.loads(lines.readline())
     if isinstance(first, dict) and (right in first or draft in first):
         return read_labelled(file, task=task, draft=draft, right=right, limit=limit), None
     return [], load_dataset(file).sample(limit)
@@ -174,34 +175,24 @@ async def _scored(
         for one in critics
     }
 
-    def telling(what: str) -> Any:
-        def tell(done: int, of: int) -> None:
-            if done == of or done % max(of // 10, 1) == 0:
-                screen.line((f"{what}  {done}/{of}", "dim"))
-
-        return tell
+    def tell(what: str, done: int, of: int) -> None:
+        if done == of or done % max(of // 10, 1) == 0:
+            screen.line((f"{what}  {done}/{of}", "dim"))
 
     if data is not None:
-        drafts = await drafts_of(data, writer, concurrency=concurrency, tell=telling("drafts"))
+        drafts = await drafts_of(data, writer, concurrency=concurrency, tell=partial(tell, "drafts"))
     scored: list[Scored] = []
     for one, critic in built.items():
         if critic is None:
             scored.append(field_scores(drafts, one.removeprefix(FIELD)))
         else:
-            told = telling(one)
-            scored += await judged(drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=told)
+            scored += await judged(
+                drafts, critic, spec=one, votes=votes, concurrency=concurrency, tell=partial(tell, one)
+            )
     return drafts, scored
 
 
-def _plain(setting: Any) -> dict[str, Any]:
-    names = ("name", "threshold", "accepted", "wrong", "right_accepted", "auc", "tokens")
-    return {name: getattr(setting, name) for name in names}
-
-
 def _show(screen: Screen, found: Calibration, out: Path) -> None:
-    from rich.text import Text
-
-    from ...faces.views.console import plain_table, safe
 
     columns = ("judge", "AUC", "tokens a draft", "threshold", "accepts", "wrong", "right ones lost")
     table = plain_table(*columns, right=columns[1:])

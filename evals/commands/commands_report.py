@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ...faces.cli.options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
 from ...faces.problems import BadInputError, bad_input
-from ...faces.views.console import plain_table, safe
+from ...faces.views.console import Screen, plain_table, safe
 from ...faces.views.wording import amount, money, percent, seconds
 
 if TYPE_CHECKING:
-    from ...faces.views.console import Screen
     from ..analysis.comparison import Comparison
     from ..analysis.diagnosis import Diagnosis
     from ..analysis.ledger import Group, Ledger, MethodRow
@@ -69,7 +69,6 @@ def report(
 
     Writes report.html, one file with the tables, plots and every single problem; it needs no network.
     """
-    from ...faces.views.console import Screen
     from ..analysis.ledger import build_ledger
     from ..logs.registry import Naming, read_runs
     from ..report.page import write_report
@@ -107,7 +106,6 @@ def compare(
     Formats are known by what is in a file: logs of Inspect, lm-evaluation-harness, OpenAI evals, promptfoo, DeepEval,
     Langfuse, LangSmith and Phoenix, JSONL and CSV. It says which fields it took, and takes none that is not clear.
     """
-    from ...faces.views.console import Screen
     from ..analysis.comparison import compare as compared
 
     named = methods or []
@@ -162,7 +160,6 @@ def diagnose(
     as_json: AsJson = False,
 ) -> None:
     """Say whether refining is worth it here, and how many rounds, from a small labelled sample or from results."""
-    from ...faces.views.console import Screen
     from ..analysis.diagnosis import diagnose as diagnosed
     from ..logs.registry import Naming, read_runs
 
@@ -214,8 +211,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         ledger: What is shown.
         hint: A command that shows more.
     """
-    from rich.text import Text
-
     for group in ledger.groups:
         _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
     columns = ("method", "right", "95%", "first", "fixed", "broke", "p", "tokens", "cost", "seconds", "rounds")
@@ -253,8 +248,6 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
 
 def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None:
     """Print what the page's first picture shows: a line a method, and the recommendation."""
-    from rich.text import Text
-
     from ..analysis.sentences import finding_in_words, points
 
     screen.line((safe(group.title), "bold"), f": {amount(group.problems, 'problem')}")
@@ -272,7 +265,6 @@ def _show_headlines(screen: Screen, group: Group, rows: list[MethodRow]) -> None
 
 
 def _show_critics(screen: Screen, ledger: Ledger) -> None:
-    from rich.text import Text
 
     table = plain_table("critic", "in", "accepts wrong", "95%", "rejects right", "95%")
     for one in ledger.critics:
@@ -300,8 +292,7 @@ def show_comparison(screen: Screen, found: Comparison) -> None:
         (f"{points(found.diff)} points", "bold"),
         f" (95% {points(found.diff_ci95)}; {p_in_words(found.mcnemar_p)}): {finding_in_words(said, found.power)}",
     )
-    table = plain_table("", "right", "wrong after", right=("right", "wrong after"))
-    table.columns[1].header, table.columns[2].header = "right after", "wrong after"
+    table = plain_table("", "right after", "wrong after", right=("right after", "wrong after"))
     table.add_row("right before", str(found.kept_right), str(found.broken))
     table.add_row("wrong before", str(found.fixed), str(found.kept_wrong))
     screen.put(table)
@@ -315,7 +306,8 @@ def show_comparison(screen: Screen, found: Comparison) -> None:
 
 def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
     """Print what a sample says about refining, and what is recommended."""
-    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {_with_interval(found.first_draft)}")
+    first = f"{_share(found.first_draft)} ({_interval(found.first_draft)})"
+    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {first}")
     screen.line("")
     columns = ("method", "rounds", "right", "95%", "gain", "95%", "p", "corrected", "tokens", "")
     table = plain_table(*columns, right=columns[1:-1])
@@ -353,7 +345,3 @@ def _share(one: Proportion) -> str:
 def _interval(one: Proportion) -> str:
     ends: Any = one.ci95
     return "–" if one.n == 0 else f"{percent(ends[0])}–{percent(ends[1])}"
-
-
-def _with_interval(one: Proportion) -> str:
-    return f"{_share(one)} ({_interval(one)})"

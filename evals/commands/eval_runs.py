@@ -12,19 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...faces.problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ...faces.run_config import RunConfig, kept_spec
 from ...faces.sessions import encryption_key, model_or_default, seal_key
+from ...faces.views.console import Screen, say
 from ...faces.views.wording import money, percent, seconds
+from ..run.run_folder import ResultFile, check_same_run, read_run, read_run_info, write_run_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from ...faces.views.console import Screen
     from ..datasets.dataset import Dataset
     from ..run.methods import Method
     from ..run.ray_engine import RayJob
@@ -107,12 +108,8 @@ class EvalPlan:
         Raises:
             BadInputError: It makes no sense; the message says why.
         """
-        from ...faces.views.console import say
         from ...graphs.preset import Preset
         from ...models import PriceTable, chat_model
-        from ...nodes.critics.calibrated import judge_from_specs
-        from ...nodes.critics.judge_file import read_judge
-        from ...nodes.critics.registry import SELF, named_critic
         from ..datasets.dataset import load_dataset
         from ..run.methods import build_method, check_methods, find_method, knows_gold, preset_method
 
@@ -127,26 +124,16 @@ class EvalPlan:
             spec = kept_spec(spec)
             # Left out where it is not given, so that a run's description stays what it was.
             patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
-            tuning: dict[str, Any] = {
-                "temperature": temperature,
-                "max_output_tokens": max_output_tokens,
-                "seed": seed,
-                **patience,
-            }
+            tuning = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed, **patience}
             writer = chat_model(spec, **tuning)
 
             def judging_model(spec: str) -> Any:
                 return chat_model(kept_spec(spec), **patience)
 
-            judging = None if critic in (None, SELF) else named_critic(critic, writer, judging_model)
+            judging, accepting = _judging(critic, judge, names, writer, judging_model)
             table = PriceTable.from_file(prices) if prices else None
             texts = _prompts_for(data.kind, prompts) if prompts else {}
-            preset_options, accepting = _preset_options(options), {}
-            if judge is not None:
-                if critic is not None or not any(name.startswith("self-refine-") for name in names):
-                    raise ValueError("--judge accepts in self-refine-N, in place of --critic")
-                accepting = read_judge(judge).model_dump(mode="json")
-                judging = judge_from_specs(accepting, writer, judging_model)
+            preset_options = _preset_options(options)
             presets = [name for name in names if isinstance(find_method(name)[0], Preset)]
             if preset_options and not presets:
                 raise ValueError(f"--option {next(iter(preset_options))} is for a graph among the --methods")
@@ -206,8 +193,6 @@ class EvalPlan:
         Raises:
             ValueError: They can't do it.
         """
-        from pathlib import Path
-
         from ..run.ray_engine import RayJob
 
         if not self.db:
@@ -268,6 +253,22 @@ class EvalPlan:
         }
 
 
+def _judging(
+    critic: str | None, judge: Path | None, methods: Sequence[str], writer: Any, build_model: Callable[[str], Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return who judges in place of the writer, if anybody, and what stands in the file of a calibrated judge."""
+    from ...nodes.critics.calibrated import judge_from_specs
+    from ...nodes.critics.judge_file import read_judge
+    from ...nodes.critics.registry import SELF, named_critic
+
+    if judge is None:
+        return None if critic in (None, SELF) else named_critic(critic, writer, build_model), {}
+    if critic is not None or not any(name.startswith("self-refine-") for name in methods):
+        raise ValueError("--judge accepts in self-refine-N, in place of --critic")
+    content = read_judge(judge).model_dump(mode="json")
+    return judge_from_specs(content, writer, build_model), content
+
+
 def _preset_options(given: Sequence[str]) -> dict[str, Any]:
     """Return options by name, each value as JSON has it or else as text."""
     values: dict[str, Any] = {}
@@ -307,25 +308,19 @@ def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
 
 def _send_back(source: str, folder: Path) -> None:
     """Send a method's results to where its dataset is from, once; what fails is said, since the results are here."""
-    from ...faces.views.console import say
     from ..datasets.services import send_results
-    from ..run.run_folder import read_run, read_run_info, write_run_info
 
     info, digest = read_run_info(folder), hashlib.sha256((folder / "results.jsonl").read_bytes()).hexdigest()
     earlier = info.get("sent", {})
+    attempt = earlier.get("attempt", 0) + 1
     if earlier.get("results_sha256") == digest:
         return
     try:
-        experiment = send_results(source, read_run(folder), attempt=earlier.get("attempt", 0) + 1)
+        experiment = send_results(source, read_run(folder), attempt=attempt)
     except (ConnectionError, ImportError) as error:
         say(f"{error}; they are in {folder}, and the same command with --resume sends them")
         return
-    receipt = {
-        "to": source,
-        "experiment": experiment,
-        "results_sha256": digest,
-        "attempt": earlier.get("attempt", 0) + 1,
-    }
+    receipt = {"to": source, "experiment": experiment, "results_sha256": digest, "attempt": attempt}
     write_run_info(folder, {**info, "sent": receipt})
     say(f"sent to {source} as {experiment!r}")
 
@@ -357,7 +352,6 @@ def _cluster(plan: EvalPlan) -> Iterator[None]:
 
 
 def _check_folders(plan: EvalPlan) -> None:
-    from ..run.run_folder import check_same_run
 
     for method in plan.methods:
         folder = plan.out / method.name
@@ -372,7 +366,6 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
     from ...state import open_checkpointer
     from ..run.provenance import Fingerprints, server_of
     from ..run.rate_limits import RateLimits
-    from ..run.run_folder import ResultFile, read_run_info, write_run_info
     from ..run.runner import GivenUpError, run_method
 
     with bad_input():
@@ -435,7 +428,13 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
 def _shown(screen: Screen, name: str) -> Iterator[Callable[[Progress, ResultRecord | None], None]]:
     """Give a function that shows how far a run is: a bar on a terminal, a line now and then elsewhere."""
     if not screen.progress.is_terminal:
-        yield _lines(screen, name)
+
+        def line(progress: Progress, record: ResultRecord | None) -> None:
+            tenth = max(progress.total // 10, 1)
+            if record is None or progress.done == progress.total or progress.done % tenth == 0:
+                screen.line((f"{name}  {progress.done}/{progress.total}  {_facts(progress)}", "dim"))
+
+        yield line
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
@@ -448,15 +447,6 @@ def _shown(screen: Screen, name: str) -> Iterator[Callable[[Progress, ResultReco
             bar.update(task, total=progress.total, completed=progress.done, facts=_facts(progress))
 
         yield show
-
-
-def _lines(screen: Screen, name: str) -> Callable[[Progress, ResultRecord | None], None]:
-    def show(progress: Progress, record: ResultRecord | None) -> None:
-        tenth = max(progress.total // 10, 1)
-        if record is None or progress.done == progress.total or progress.done % tenth == 0:
-            screen.line((f"{name}  {progress.done}/{progress.total}  {_facts(progress)}", "dim"))
-
-    return show
 
 
 def _facts(progress: Progress) -> str:

@@ -24,12 +24,12 @@ from ...state.masking import masked
 from ...state.storage.checkpointers import kind_and_place, without_secrets
 from .methods import build_method, check_methods
 from .rate_limits import RATE_LIMITS, RateLimits
-from .runner import run_all, run_problem, scored, thread_of
+from .runner import run_all, run_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..datasets.dataset import Dataset, Problem
+    from ..datasets.dataset import Dataset
     from .methods import Kind, Method
     from .result_record import ResultRecord
     from .run_folder import ResultFile
@@ -144,8 +144,7 @@ class Worker:
                 method = await self._built(job)
                 # A context variable belongs to a task, so each problem's task sets it.
                 RATE_LIMITS.set(self._rates)
-                limits = {**job.limits, **method.limits}
-                return await run_problem(method, task, limits=limits, thread_id=thread_id)
+                return await run_problem(method, task, limits={**job.limits, **method.limits}, thread_id=thread_id)
             # The database may be back in a moment, and what was paid for is in its checkpoints.
             except ConnectionError:
                 if (pause := next(pauses, None)) is None:
@@ -216,16 +215,17 @@ async def run_on_ray(
     left = sum(problem.id not in results.records for problem in dataset.problems)
     # A worker without a problem would hold a CPU of the cluster for nothing.
     pool = _WorkerPool(job, min(workers, max(left, 1)), concurrency)
-
-    async def solve(problem: Problem) -> ResultRecord:
-        outcome = await pool.solve(thread_of(job.run_id, problem), problem.task)
-        # Hidden tests run in the sandbox, which would hold up all other problems here.
-        return await asyncio.to_thread(scored, outcome, dataset, problem)
-
     try:
         if left:
             await pool.start()
-        progress = await run_all(dataset, results, solve, at_once=workers * concurrency, on_progress=on_progress)
+        progress = await run_all(
+            dataset,
+            results,
+            pool.solve,
+            run_id=job.run_id,
+            at_once=workers * concurrency,
+            on_progress=on_progress,
+        )
         await pool.close()
     finally:
         pool.kill()

@@ -38,8 +38,6 @@ __all__ = [
     "run_all",
     "run_method",
     "run_problem",
-    "scored",
-    "thread_of",
 ]
 
 
@@ -97,7 +95,7 @@ def _of_storage(error: Exception) -> bool:
     return isinstance(error, (UnkeptReplyError, sqlite3.Error)) or bool(postgres and isinstance(error, postgres.Error))
 
 
-def scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool = False) -> ResultRecord:
+def _scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool = False) -> ResultRecord:
     """Return the result of a problem. The gold answer is looked at here, after the run, and nowhere before.
 
     Args:
@@ -207,26 +205,43 @@ async def run_method(
         raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
     given = {**(limits or {}), **method.limits}
 
-    async def solve(problem: Problem) -> ResultRecord:
+    async def solve(thread_id: str, task: str) -> Outcome:
         # A context variable belongs to a task, so each worker's task sets it.
         RATE_LIMITS.set(rate_limits)
-        outcome = await run_problem(method, problem.task, limits=given, thread_id=thread_of(run_id, problem))
-        # Hidden tests run in the sandbox, which would hold up all other problems here.
-        return await asyncio.to_thread(scored, outcome, dataset, problem, oracle=method.oracle)
+        return await run_problem(method, task, limits=given, thread_id=thread_id)
 
     with tuned_gc():
-        return await run_all(dataset, results, solve, at_once=concurrency, on_progress=on_progress)
+        return await run_all(
+            dataset,
+            results,
+            solve,
+            run_id=run_id,
+            at_once=concurrency,
+            oracle=method.oracle,
+            on_progress=on_progress,
+        )
 
 
 async def run_all(
     dataset: Dataset,
     results: ResultFile,
-    solve: Callable[[Problem], Awaitable[ResultRecord]],
+    solve: Callable[[str, str], Awaitable[Outcome]],
     *,
+    run_id: str,
     at_once: int,
+    oracle: bool = False,
     on_progress: Callable[[Progress, ResultRecord | None], None],
 ) -> Progress:
     """Solve every problem that has no result yet, so many at once, and write each result as it comes.
+
+    Args:
+        dataset: The problems; it scores the outcomes.
+        results: Open; holds what was finished before.
+        solve: Runs a task in the thread of this id.
+        run_id: Distinguishes the threads of this run.
+        at_once: How many problems are worked on at once.
+        oracle: Whether the method knows the gold answers.
+        on_progress: Called with the progress after each problem, and once at the beginning.
 
     Raises:
         GivenUpError: The first problems all failed.
@@ -243,7 +258,9 @@ async def run_all(
     async def work() -> None:
         nonlocal fresh, failed
         for problem in waiting:
-            record = await solve(problem)
+            outcome = await solve(f"{run_id}/{problem.id}", problem.task)
+            # Hidden tests run in the sandbox, which would hold up all other problems here.
+            record = await asyncio.to_thread(_scored, outcome, dataset, problem, oracle=oracle)
             results.add(record)
             progress.add(record)
             on_progress(progress, record)
@@ -259,8 +276,3 @@ async def run_all(
         # The first error cancelled the other workers, so it is the cause, and callers look for its type.
         raise several.exceptions[0] from None
     return progress
-
-
-def thread_of(run_id: str, problem: Problem) -> str:
-    """Return the id of the thread in which a problem is worked on."""
-    return f"{run_id}/{problem.id}"

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...state.threads.answers import same_draft
 from ..problems import command
 from ..views.live import show_event
 from ..views.wording import score_of
@@ -132,8 +133,6 @@ def typed_line(screen: Screen, prompt: str) -> str | None:
 
 
 def _edited(screen: Screen, draft: str) -> dict[str, Any] | None:
-    from ...state.threads.answers import same_draft
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     text = _in_editor(screen, editor, draft) if editor else None
     if text is None:
@@ -165,8 +164,6 @@ def _in_editor(screen: Screen, editor: str, draft: str) -> str | None:
 
 def _kept_if_new(path: Path, draft: str) -> str:
     """Save what an editor wrote before it failed, and return where, in words; nothing where it wrote nothing new."""
-    from ...state.threads.answers import same_draft
-
     text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
     return "" if not text.strip() or same_draft(text, draft) else keep_edit({"draft": text})
 

@@ -9,7 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
+from ..sessions import any_reader, known_id, opened
+from ..views.console import Screen
+from .asking import keep_edit
 from .options import AsJson, Db, ThreadId, TrustRecipe
+from .running import finish, go_on
 
 __all__ = ["answer", "stop"]
 
@@ -36,10 +40,6 @@ def answer(
 ) -> None:
     """Answer a thread that waits for a person, and run it on. In a terminal `redraft resume ID` asks you instead."""
     from ...state.threads.answers import answer_of
-    from ..sessions import known_id, opened
-    from ..views.console import Screen
-    from .asking import keep_edit
-    from .running import finish, go_on
 
     ways = {
         "--accept": accept or None,
@@ -74,8 +74,6 @@ def answer(
 def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on."""
     from ...state import Thread
-    from ..sessions import any_reader, known_id, opened
-    from ..views.console import Screen
 
     with opened(db) as saver, bad_input():
         thread_id = known_id(saver, thread_id)

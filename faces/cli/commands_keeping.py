@@ -13,13 +13,17 @@ import typer
 
 from ..._files import write_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input
+from ..sessions import checked_row, checked_thread_id, encryption_key, known_id, opened, seal_key
+from ..views.console import Screen
+from ..views.wording import amount, checked_reason
+from .asking import can_ask, typed_line
+from .commands_threads import file_name
 from .options import AsJson, Db, ThreadId, age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...state.storage.index import RunRow
-    from ..views.console import Screen
 
 __all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey", "seal"]
 
@@ -34,9 +38,6 @@ def copy_thread(
     as_json: AsJson = False,
 ) -> None:
     """Copy a thread with all of its steps under another id."""
-    from ..sessions import checked_thread_id, known_id, opened
-    from ..views.console import Screen
-
     target = checked_thread_id(target)
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
@@ -53,9 +54,6 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete threads with all that is kept of them. Their forks stay."""
-    from ..sessions import checked_row, opened
-    from ..views.console import Screen
-
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
         wanted = list(dict.fromkeys(thread_ids))
@@ -78,10 +76,6 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Delete the threads that nobody has touched for a while."""
-    from ..sessions import opened
-    from ..views.console import Screen
-    from ..views.wording import checked_reason
-
     before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
     kept = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
     screen = Screen(as_json=as_json)
@@ -104,10 +98,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
-    from ..sessions import known_id, opened
-    from ..views.console import Screen
-    from .commands_threads import file_name
-
     with opened(db, read_only=True) as saver:
         thread_id = known_id(saver, thread_id)
         with bad_input():
@@ -135,9 +125,6 @@ def import_thread(
     Its record is checked first: one that was changed is refused. A recipe that somebody else wrote is asked about
     before it is followed.
     """
-    from ..sessions import checked_thread_id, opened
-    from ..views.console import Screen
-
     with opened(db, create=True) as saver, ExitStack() as stack, bad_input():
         lines = sys.stdin if str(file) == "-" else stack.enter_context(file.open(encoding="utf-8"))
         imported = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
@@ -152,13 +139,14 @@ def rekey(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     REDRAFT_ENCRYPTION_KEY holds the key that it has, REDRAFT_NEW_ENCRYPTION_KEY the one that it gets.
     """
     from ...state.storage.rekey import rekey as rekeyed
-    from ..sessions import encryption_key
-    from ..views.console import Screen
 
     old, new = encryption_key(), os.environ.get("REDRAFT_NEW_ENCRYPTION_KEY", "").strip()
-    for name, key in (("REDRAFT_ENCRYPTION_KEY", old), ("REDRAFT_NEW_ENCRYPTION_KEY", new)):
+    for name, key, held in (
+        ("REDRAFT_ENCRYPTION_KEY", old, "the key that the database has"),
+        ("REDRAFT_NEW_ENCRYPTION_KEY", new, "the key that it gets, 64 hexadecimal digits (openssl rand -hex 32)"),
+    ):
         if not key:
-            raise BadInputError(f"{name} is not set: it holds {HELD[name]}")
+            raise BadInputError(f"{name} is not set: it holds {held}")
     with bad_input():
         count = rekeyed(db, str(old), new)
     message = f"{count} values are encrypted with the new key: set REDRAFT_ENCRYPTION_KEY to it"
@@ -177,9 +165,6 @@ def seal(
 
     A thread whose record or seal does not fit is not sealed.
     """
-    from ..sessions import opened, seal_key
-    from ..views.console import Screen
-
     if seal_key() is None:
         raise BadInputError(
             "REDRAFT_SEAL_KEY is not set: it holds the key, 64 hexadecimal digits (openssl rand -hex 32)"
@@ -208,12 +193,6 @@ def seal(
         raise typer.Exit(1)
 
 
-HELD = {
-    "REDRAFT_ENCRYPTION_KEY": "the key that the database has",
-    "REDRAFT_NEW_ENCRYPTION_KEY": "the key that it gets, 64 hexadecimal digits (openssl rand -hex 32)",
-}
-
-
 def _every_row(saver: Any) -> Iterator[RunRow]:
     """Yield the row of each thread, the newest first, read in pages."""
     last = None
@@ -225,8 +204,6 @@ def _every_row(saver: Any) -> Iterator[RunRow]:
 def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:
     """Delete threads, after a question where somebody can answer it; those that somebody runs right now stay."""
     from ...state.threads.lease import BusyThreadError, leased
-    from ..views.wording import amount
-    from .asking import can_ask, typed_line
 
     if not yes:
         if not can_ask(screen):
@@ -246,7 +223,6 @@ def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool)
 
 
 def _report(screen: Screen, what: str, deleted: Sequence[str], busy: Sequence[str]) -> None:
-    from ..views.wording import amount
 
     def show(screen: Screen) -> None:
         for thread_id in deleted:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
+from ..sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
+from ..views.console import Screen, say
+from .asking import can_ask
 from .options import (
     LIMITS,
     MODELS,
@@ -31,6 +34,7 @@ from .options import (
     TrustRecipe,
     given_limits,
 )
+from .running import finish, go_on, run_asking, trusted_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,10 +94,6 @@ def run(
     from ...nodes.verify.verifiers import RETIRED, verifier
     from ...nodes.writing.prompt_files import builder_prompts
     from ..run_config import RunConfig, small_model_options
-    from ..sessions import checked_thread_id, model_or_default, opened
-    from ..views.console import Screen, say
-    from .asking import can_ask
-    from .running import finish, run_asking
 
     task = sys.stdin.read() if task == "-" else task
     if not task.strip():
@@ -115,8 +115,8 @@ def run(
     recipe = RunConfig.given(
         preset=graph,
         model=spec,
-        critics=tuple(critic or ()),
-        verifiers=tuple(verify or ()),
+        critics=critic,
+        verifiers=verify,
         temperature=temperature,
         max_output_tokens=max_output_tokens,
         seed=seed,
@@ -163,9 +163,6 @@ def resume(
     """
     from ...state import Thread
     from ...state.threads.snapshots import state_of
-    from ..sessions import any_reader, known_id, opened
-    from ..views.console import Screen, say
-    from .running import finish, go_on
 
     screen = Screen(as_json=as_json)
     limits = given_limits(
@@ -218,9 +215,6 @@ def fork(
     from ...state import Thread
     from ...state.threads.kind import kind_of
     from ..run_config import RunConfig
-    from ..sessions import checked_thread_id, known_id, opened
-    from ..views.console import Screen
-    from .running import finish, go_on, trusted_recipe
 
     screen = Screen(as_json=as_json)
     limits = given_limits(max_rounds=max_rounds) or None
@@ -228,8 +222,7 @@ def fork(
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
-        human, search = bool(parents.options.get("human")), parents.preset == "branching"
-        reader = RunConfig.reader(saver, human=human, search=search)
+        reader = any_reader(saver, thread_id)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
@@ -266,8 +259,6 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
 
     A model this small fails at some of them; the table at the end says at which.
     """
-    from ..sessions import opened
-    from ..views.console import Screen
     from .demo import results_data, run_demo, show_results
 
     screen = Screen(as_json=as_json)
@@ -285,8 +276,13 @@ def _keep_recipe(forked: Thread, recipe: RunConfig, fingerprint: Mapping[str, An
     if not snapshot.next:
         raise BadInputError(f"the fork {forked.thread_id!r} has nothing left to run")
     point = forked.kind.fork_point(snapshot, snapshot.config["configurable"]["checkpoint_id"])
-    change = {"kind": "change", "round": rounds(snapshot.values["events"]), "by": "caller", "fingerprint": fingerprint}
-    change["text"] = f"goes on as {recipe.preset} with {recipe.model}"
+    change = {
+        "kind": "change",
+        "round": rounds(snapshot.values["events"]),
+        "by": "caller",
+        "fingerprint": fingerprint,
+        "text": f"goes on as {recipe.preset} with {recipe.model}",
+    }
     forked.graph.update_state(
         {**forked.config, "metadata": recipe.metadata()},
         record(snapshot.values, change),

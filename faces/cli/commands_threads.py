@@ -5,13 +5,32 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
+from ..problems import DEFAULT_DB, BadInputError, ProblemError, RunStoppedError, bad_input
+from ..sessions import any_reader, known_id, listing, opened, read_replay, read_steps, read_thread, read_tree
+from ..views.console import Screen
+from ..views.drafts import diff_facts
+from ..views.timeline import timeline_facts
+from ..views.wording import checked_reason
 from .options import AsJson, Db, ThreadId
+from .running import outcome_data
+from .thread_views import (
+    branch_data,
+    drafts_data,
+    model_of,
+    recipe_of,
+    show_diff,
+    show_drafts,
+    show_history,
+    show_replay,
+    show_threads,
+    show_tree,
+)
 
 __all__ = ["diff", "file_name", "history", "html", "replay", "show", "threads", "tree"]
 
@@ -25,11 +44,6 @@ def threads(
     as_json: AsJson = False,
 ) -> None:
     """List the threads of a database, the newest first."""
-    from ..sessions import listing
-    from ..views.console import Screen
-    from ..views.wording import checked_reason
-    from .thread_views import model_of, show_threads
-
     wanted = "running" if checked_reason(stopped) == "unfinished" else stopped
     with listing(db) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
@@ -37,7 +51,7 @@ def threads(
     data = [
         {
             **dataclasses.asdict(row),
-            "recipe": _parsed(row.recipe),
+            "recipe": recipe_of(row),
             "model": model_of(row),
             "bytes": sizes[row.thread_id],
         }
@@ -48,11 +62,6 @@ def threads(
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
-    from ..sessions import read_steps
-    from ..views.console import Screen
-    from ..views.timeline import timeline_facts
-    from .thread_views import show_history
-
     thread_id, steps = read_steps(db, thread_id)
     facts = timeline_facts(thread_id, steps)
     costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
@@ -69,10 +78,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
-    from ..sessions import read_thread
-    from ..views.console import Screen
-    from .thread_views import drafts_data, show_drafts
-
     thread_id, values = read_thread(db, thread_id)
     with bad_input():
         drafts = drafts_data(values, number)
@@ -85,21 +90,12 @@ def show(
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
-    from ..sessions import read_tree
-    from ..views.console import Screen
-    from .thread_views import branch_data, show_tree
-
     thread_id, branch = read_tree(db, thread_id)
     Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
 
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
-    from ..sessions import read_replay
-    from ..views.console import Screen
-    from .running import outcome_data
-    from .thread_views import show_replay
-
     thread_id, replayed = read_replay(db, thread_id)
     task = next((event["text"] for event in reversed(replayed.output["events"]) if event["kind"] == "task"), "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
@@ -121,20 +117,14 @@ def diff(
 
     Without rounds, they are the first and the best of a thread, or the best of two threads.
     """
-    from ..sessions import read_thread
-    from ..views.console import Screen
-    from ..views.drafts import diff_facts
-    from .thread_views import show_diff
-
     first = read_thread(db, thread_id)
     second = read_thread(db, other) if other is not None else None
     if second is not None and second.thread_id == first.thread_id and before is None and after is None:
         raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
     with bad_input():
         facts = diff_facts(first, second, before=before, after=after)
-    thread_id, other = first.thread_id, None if second is None else second.thread_id
     data = {
-        "threads": [thread_id, other or thread_id],
+        "threads": [first.thread_id, (second or first).thread_id],
         "rounds": [facts["before"]["round"], facts["after"]["round"]],
         "before": facts["before_text"],
         "after": facts["after_text"],
@@ -156,8 +146,6 @@ def html(
 
     It needs no network and runs no script; what models wrote is shown as text.
     """
-    from ..sessions import known_id, opened
-    from ..views.console import Screen
     from ..views.run_page import write_run_page
 
     with opened(db, read_only=True) as saver, bad_input():
@@ -179,18 +167,14 @@ def _drawable(saver: Any, thread_id: str) -> Any:
     No model is built, so no key is needed.
     """
     from ...state import Thread
-    from ..problems import ProblemError
     from ..run_config import RunConfig
-    from ..sessions import any_reader
 
     graph = any_reader(saver, thread_id)
-    try:
+    # An extra or a file of it is not here, say: the page names the steps that its drawing lacks.
+    with suppress(ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
         recipe, own = RunConfig.kept(saver, thread_id)
-        if not own and recipe.reaches():
-            return Thread(graph, thread_id)
-        graph = recipe.silent().build(saver)
-    except (ProblemError, ValueError, TypeError, LookupError, OSError, ImportError, RuntimeError):
-        pass  # an extra or a file of it is not here, say; the page names the steps that its drawing lacks
+        if own or not recipe.reaches():
+            graph = recipe.silent().build(saver)
     return Thread(graph, thread_id)
 
 
@@ -201,12 +185,3 @@ def file_name(thread_id: str) -> str:
 
 
 LONGEST_NAME = 80
-
-
-def _parsed(recipe: str | None) -> Any:
-    import json
-
-    try:
-        return json.loads(recipe) if recipe else None
-    except ValueError:
-        return recipe

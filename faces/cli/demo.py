@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from ..problems import bad_input, command
 from ..views.console import plain_table
 from ..views.wording import amount, money, reason_style, score_of, seconds
@@ -95,8 +97,6 @@ def run_demo(saver: Any, *, model: str, screen: Screen, db: str) -> list[DemoRes
 
 def show_results(screen: Screen, results: Sequence[DemoResult], *, db: str) -> None:
     """Print the table of tasks, one plain sentence, and what to do next."""
-    from rich.text import Text
-
     numbers = ("rounds", "score", "tokens", "seconds")
     table = plain_table("thread", "stopped", *numbers, "answer", right=numbers)
     for result in results:
@@ -118,8 +118,20 @@ def show_results(screen: Screen, results: Sequence[DemoResult], *, db: str) -> N
     cost = None if None in costs else sum(cost for cost in costs if cost is not None)
     tokens = amount(sum(result.total_tokens for result in results), "token")
     screen.line((f"{tokens} · {money(cost)} · {seconds(sum(result.seconds for result in results))}", "dim"))
-    if db != "memory":
-        _say_what_next(screen, results, db=db)
+    if db == "memory":
+        return
+    thread_id = max(results, key=lambda result: result.rounds).thread_id
+    following = {
+        "look at a run, step by step": command("history", thread_id, db=db),
+        "fork it with feedback of your own": command(
+            "fork", thread_id, "--at", "0", "--feedback", "Make it rhyme.", "--run", db=db
+        ),
+        "use a model of your own": command("run", "Write …", "--model", "openai:gpt-5-mini", db=db),
+    }
+    screen.line("")
+    for what, typed in following.items():
+        screen.line((f"{what}:", "dim"))
+        screen.line((typed, "cyan"), indent=2)
 
 
 def in_a_sentence(results: Sequence[DemoResult]) -> str:
@@ -186,19 +198,3 @@ def _free_names(saver: Any, names: list[str]) -> list[str]:
         return names
     ending = secrets.token_hex(2)
     return [f"{name}-{ending}" for name in names]
-
-
-def _say_what_next(screen: Screen, results: Sequence[DemoResult], *, db: str) -> None:
-    thread_id = max(results, key=lambda result: result.rounds).thread_id
-    lines = (
-        ("look at a run, step by step", command("history", thread_id, db=db)),
-        (
-            "fork it with feedback of your own",
-            command("fork", thread_id, "--at", "0", "--feedback", "Make it rhyme.", "--run", db=db),
-        ),
-        ("use a model of your own", command("run", "Write …", "--model", "openai:gpt-5-mini", db=db)),
-    )
-    screen.line("")
-    for what, typed in lines:
-        screen.line((f"{what}:", "dim"))
-        screen.line((typed, "cyan"), indent=2)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
-from ..problems import DEFAULT_DB, BadInputError
-from ..sessions import OPENAI_DEFAULT
+from ..problems import DEFAULT_DB, BadInputError, ProblemError
+from ..sessions import OPENAI_DEFAULT, listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ...graphs.preset import Option
 
 __all__ = [
     "AllowChanges",
@@ -52,9 +54,6 @@ MODELS = "Who writes and who judges"
 
 def thread_ids(context: typer.Context, incomplete: str) -> list[str]:
     """Return the ids that a shell completes a word to, the thread that moved last first."""
-    from ..problems import ProblemError
-    from ..sessions import listing
-
     try:
         with listing(context.params.get("db") or DEFAULT_DB) as saver:
             return [*(name for name in ["last"] if name.startswith(incomplete)), *saver.runs.ids(incomplete, limit=50)]
@@ -223,26 +222,12 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
         "critic": _judging(f"{critic_help()} May be repeated."),
         "verify": _judging(f"A program that judges: {checks}; may be repeated."),
     }
-    added = []
-    for option in known_options().values():
-        users = [preset.name for preset in presets if option in preset.options]
-        # One without a flag is for Python and recipes.
-        if not option.flag:
-            continue
-        many, is_flag = get_origin(option.kind) is tuple, option.kind is bool
-        # A path or a choice is text to typer: `RunConfig` checks it, here as in a stored recipe.
-        kind = option.kind if option.kind in (int, float) else list[str] if many else bool if is_flag else str
-        declared = typer.Option(
-            option.flag,
-            *(f"--{alias.replace('_', '-')}" for alias in option.aliases),
-            metavar=option.metavar,
-            min=option.least,
-            max=option.most,
-            help=f"{option.help} For --graph {', '.join(users)}." if users else option.help,
-            rich_help_panel=MODELS if option.judging else None,
-        )
-        flags[option.name] = Annotated[kind if is_flag else kind | None, declared]
-        added.append(Parameter(option.name, Parameter.KEYWORD_ONLY, default=False if is_flag else None))
+    # One without a flag is for Python and recipes.
+    added = [
+        _flag(option, [preset.name for preset in presets if option in preset.options])
+        for option in known_options().values()
+        if option.flag
+    ]
     # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
     declaration = signature(command, eval_str=True)
     before = [one for one in declaration.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
@@ -258,6 +243,26 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
     with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     return with_options
+
+
+def _flag(option: Option, graphs: Sequence[str]) -> Parameter:
+    """Return the parameter that typer reads the flag of a presets' option from."""
+    is_flag = option.kind is bool
+    # A path or a choice is text to typer: `RunConfig` checks it, here as in a stored recipe.
+    kind: Any = option.kind if option.kind in (bool, int, float) else str
+    kind = list[str] if get_origin(option.kind) is tuple else kind
+    declared = typer.Option(
+        option.flag,
+        *(f"--{alias.replace('_', '-')}" for alias in option.aliases),
+        metavar=option.metavar,
+        min=option.least,
+        max=option.most,
+        help=f"{option.help} For --graph {', '.join(graphs)}." if graphs else option.help,
+        rich_help_panel=MODELS if option.judging else None,
+    )
+    annotation: Any = Annotated[kind if is_flag else kind | None, declared]
+    default = False if is_flag else None
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def critic_help() -> str:

@@ -10,6 +10,8 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from ...models.spec_names import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
@@ -21,8 +23,6 @@ from .running import RESULT_KEYS, show_outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.text import Text
-
     from ...state.storage.index import RunRow
     from ...state.threads.history import HistoryStep, ThreadTree
     from ...state.threads.replay import Replay
@@ -32,6 +32,7 @@ __all__ = [
     "branch_data",
     "drafts_data",
     "model_of",
+    "recipe_of",
     "show_diff",
     "show_drafts",
     "show_history",
@@ -49,13 +50,12 @@ def show_threads(
     screen: Screen, rows: Sequence[RunRow], sizes: Mapping[str, int], *, stopped: str | None = None
 ) -> None:
     """Print one line a thread, or that there is none that `stopped` so; on a wide screen with model and size."""
-    from rich.text import Text
-
-    if not rows and stopped is not None:
-        screen.line("no thread here is unfinished" if stopped == "unfinished" else f"no thread here stopped: {stopped}")
-        return
     if not rows:
-        screen.line('no threads here yet; start one with: redraft run "Write …"')
+        none = {
+            None: 'no threads here yet; start one with: redraft run "Write …"',
+            "unfinished": "no thread here is unfinished",
+        }
+        screen.line(none.get(stopped, f"no thread here stopped: {stopped}"))
         return
     wide = terminal_width() >= WIDE
     names = ["thread", "moved", "stopped", "rounds", "score", "tokens", *(("size", "model") if wide else ()), "task"]
@@ -81,12 +81,18 @@ def show_threads(
         screen.line(("threads whose task is dim were built in Python; only Python can resume them", "dim"))
 
 
+def recipe_of(row: RunRow) -> Any:
+    """Return the recipe that a thread was begun with as JSON has it, or as text; `None` for one built in Python."""
+    try:
+        return json.loads(row.recipe) if row.recipe else None
+    except ValueError:
+        return row.recipe
+
+
 def model_of(row: RunRow) -> str | None:
     """Return the name of the model that a thread was begun with; `None` where its graph was built in Python."""
-    try:
-        spec = json.loads(row.recipe or "")["model"]
-    except (ValueError, TypeError, LookupError):
-        return None
+    recipe = recipe_of(row)
+    spec = recipe.get("model") if isinstance(recipe, dict) else None
     return model_name(spec) if isinstance(spec, str) else None
 
 
@@ -114,7 +120,6 @@ def show_tree(screen: Screen, branch: ThreadTree, *, marked: str) -> None:
 
 
 def _label(branch: ThreadTree, marked: str) -> Text:
-    from rich.text import Text
 
     label = Text(safe(branch.thread_id), style="bold" if branch.thread_id == marked else "")
     row = branch.row
@@ -130,7 +135,6 @@ def _label(branch: ThreadTree, marked: str) -> Text:
 
 
 def _stopped(row: RunRow) -> Text:
-    from rich.text import Text
 
     return Text(safe(row.stop_reason or "unfinished"), style=reason_style(row.stop_reason))
 
@@ -157,13 +161,12 @@ def show_history(
         )
         for event in step.events:
             show_event(screen, event, indent=6)
-    last = steps[-1] if steps else None
     if facts["ours"]:
         spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
         spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
         reason = facts["stop_reason"]
         screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
-    if last is not None and not last.stop_reason:
+    if steps and not steps[-1].stop_reason:
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
     screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
 
@@ -202,12 +205,12 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     if number is not None and not drafts:
         rounds = [draft.round for draft in summary.attempts]
         raise ValueError(f"there is no draft of round {number}; there are drafts of rounds {rounds}")
-    result = {
+    return {
         "task": values.get("task") or "",
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
+        "drafts": drafts,
     }
-    return {**result, "drafts": drafts}
 
 
 def show_drafts(
@@ -249,8 +252,6 @@ def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
     """Print why the draft was changed, and both texts as one: removed words struck through in red, added ones green;
     in brackets without colour.
     """
-    from rich.text import Text
-
     for reason in facts["reasons"]:
         screen.line((f"because of what was said about round {reason['round']}", "dim"))
         for event in reason["events"]:
