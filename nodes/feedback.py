@@ -68,17 +68,15 @@ def feedback(
             attempt = judging.draft(number)
             if _answered_by_a_person(attempt) and not again:
                 continue
-            # A critic may sign its critique by another name than its own.
-            answered = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+            answered = set() if again else _critics_heard(attempt)
             decided = (attempt.verified or attempt.calibrated) and not again
             for critic in ranked:
                 if critic.name in answered:
                     continue
-                if critics_after != "always":
-                    # A person is asked what a calibrated judge may not say, and nothing else.
-                    left_to_judge = critic.human and attempt.calibrated and not again
-                    if left_to_judge or (critic.yields and decided):
-                        continue
+                # A person is asked what a calibrated judge may not say, and nothing else.
+                settled = attempt.calibrated and not again if critic.human else critic.yields and decided
+                if settled and critics_after != "always":
+                    continue
                 if not critic.verifier and spent_budget(judging.events, state["limits"]):
                     break
                 emit(kind="start", node=name, round=attempt.round, by=critic.name)
@@ -162,6 +160,11 @@ def _asked(
     if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
         return news, failed, False
     return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
+
+
+def _critics_heard(attempt: Attempt) -> set[str]:
+    # A critic may sign its critique by another name than its own.
+    return {critique.get("critic", critique["by"]) for critique in attempt.critiques}
 
 
 def _answered_by_a_person(attempt: Attempt) -> bool:

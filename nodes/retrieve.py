@@ -14,6 +14,7 @@ from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
+from .arguments import checked_count
 from .passages import WithheldDocument, place_of
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit
@@ -103,8 +104,7 @@ def as_search(documents: Any, *, k: int) -> Search:
         TypeError: It is no vector store, retriever or callable.
         ValueError: `k` is less than 1.
     """
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k={k!r}: it must be a whole number, and at least one passage must be looked up")
+    checked_count("k", k, least=1)
     if isinstance(documents, VectorStore):
         return documents.as_retriever(search_kwargs={"k": k})
     if hasattr(documents, "input_channels"):

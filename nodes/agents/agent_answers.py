@@ -23,6 +23,7 @@ __all__ = [
     "AgentUnfinishedError",
     "HandedOver",
     "answer_in",
+    "last_reply",
     "run_in",
     "steps_of",
     "unfinished",
@@ -67,7 +68,7 @@ def run_in(
     """
     steps = tuple(step for message in messages for step in steps_of(message))
     result = {"messages": list(messages)}
-    reply = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
+    reply = last_reply(messages)
     if data is not None:
         return AgentRun(as_json(data), steps, stopped, budget, schema_of(data), reply)
     text = answer_in(result) if messages else ""
@@ -131,6 +132,11 @@ def _plain(value: Any) -> Any:
     return storable(value) if isinstance(value, int) else clean(str(value))
 
 
+def last_reply(messages: Sequence[BaseMessage]) -> AIMessage | None:
+    """Return the last message of a model."""
+    return next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+
+
 def answer_in(result: Any) -> str:
     """Return the text of an answer: that of the last tool where its result ends the run (`return_direct`)."""
     messages = result.get("messages") if isinstance(result, Mapping) else None
@@ -144,7 +150,7 @@ def unfinished(text: str, result: Any, last_message: AIMessage | None = None) ->
     """Return why an agent that ended by itself has not finished; empty when it has."""
     messages = result.get("messages") if isinstance(result, Mapping) else [result]
     messages = [message for message in messages or [] if isinstance(message, BaseMessage)]
-    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), last_message)
+    last = last_reply(messages) or last_message
     if text.strip() == NEEDS_MORE_STEPS:
         return OUT_OF_STEPS
     if last is not None and last.tool_calls:

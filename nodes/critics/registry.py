@@ -175,13 +175,13 @@ def _tests(model: object, argument: str) -> Any:
 
 
 def _checklist(model: BaseChatModel, argument: str) -> Any:
-    from .checklist_critic import ChecklistCritic
+    from .measured_critics import ChecklistCritic
 
     return ChecklistCritic(model, name=f"checklist:{argument or SELF}")
 
 
 def _logprob(model: BaseChatModel, argument: str) -> Any:
-    from .logprob_critic import LogprobCritic
+    from .measured_critics import LogprobCritic
 
     return LogprobCritic(model, name=f"logprob:{argument or SELF}")
 

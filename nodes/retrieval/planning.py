@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
-from ..passages import checked_threshold, checked_top_k
+from ..arguments import checked_count, checked_share
 from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
 from ..writing.prompt_injection import fenced_messages
@@ -139,8 +139,8 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
-        top_k = checked_top_k(_or(state.get("top_k"), self._top_k))
-        threshold = checked_threshold(_or(state.get("confidence_threshold"), self._threshold))
+        top_k = checked_count("top_k", _or(state.get("top_k"), self._top_k), least=1)
+        threshold = checked_share("confidence_threshold", _or(state.get("confidence_threshold"), self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)

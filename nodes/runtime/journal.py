@@ -55,6 +55,8 @@ __all__ = [
 
 JOURNAL = "redraft_journal"
 """In a config's `configurable`: `False` keeps no replies, `True` insists that they are kept."""
+
+
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of the running graph, its own or that of the graph around it; `None` where it has none."""
     saver: BaseCheckpointSaver[Any] | None = config.get("configurable", {}).get(SAVER)

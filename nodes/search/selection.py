@@ -71,15 +71,9 @@ def select(
         ranking = Ranking(judge, prices, state, config, explored)
         room = rounds_allowed(limits) - sum(path["level"] > 0 for path in level.begun)
         out_of_steps = state.get("remaining_steps", STEPS_A_LEVEL + 1) <= STEPS_A_LEVEL
-        reason: StopReason | None = None
-        if level.accepted and stop_when == "accepted":
-            reason = "accepted"
-        elif budget := spent_budget((), limits, besides=ranking.spent) or _refused(level.all):
-            reason = budget
-        elif not level.open:
-            reason = _ended(level.running)
-        elif level.number >= depth or room <= 0 or out_of_steps:
-            reason = "max_rounds"
+        budget = spent_budget((), limits, besides=ranking.spent) or _refused(level.all)
+        at_the_end = level.number >= depth or room <= 0 or out_of_steps
+        reason = _reason(level, stop_when, budget, at_the_end=at_the_end)
         shared = budgets.find(search, level.number)
         budgets.end(search, level.number)
         if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
@@ -157,6 +151,17 @@ def _survey(state: Mapping[str, Any]) -> _Level:
     running = [path for path in leaves if path["level"] == number or path["name"] in state["going"]]
     going_on = [path for path in running if path["stop_reason"] == "max_rounds" and path["best"] >= 0]
     return _Level(number, every, begun, before, running, going_on)
+
+
+def _reason(level: _Level, stop_when: StopWhen, budget: StopReason | None, *, at_the_end: bool) -> StopReason | None:
+    """Return why the search stops after a level, or `None` where it goes on."""
+    if level.accepted and stop_when == "accepted":
+        return "accepted"
+    if budget:
+        return budget
+    if not level.open:
+        return _ended(level.running)
+    return "max_rounds" if at_the_end else None
 
 
 def _refused(paths: Sequence[Path]) -> StopReason | None:

@@ -13,8 +13,7 @@ from redraft.faces.run_config import RunConfig
 from redraft.faces.server.engine.assistants import assistants_of
 from redraft.faces.server.settings import Settings
 from redraft.models import ScriptedModel
-from redraft.nodes.critics.checklist_critic import QUESTIONS, ChecklistCritic
-from redraft.nodes.critics.logprob_critic import LogprobCritic
+from redraft.nodes.critics.measured_critics import QUESTIONS, ChecklistCritic, LogprobCritic
 
 
 def labelled(path: Path, n: int = 60, *, wrong_sure: int = 0) -> str:

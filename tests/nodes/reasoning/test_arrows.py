@@ -420,7 +420,7 @@ def test_documents_that_were_taken_away_are_not_shown_any_more(go: Any) -> None:
         (lambda model: refinement_loop(model, iterations=2.5), ValueError, "iterations=2.5"),
         (lambda model: refinement_loop(model, iterations=True), ValueError, "iterations=True"),
         (lambda model: critique(model, threshold="0.8"), ValueError, "threshold='0.8'"),
-        (lambda model: draft(model, k="4"), ValueError, "k='4'"),
+        (lambda model: draft(model, k="4"), ValueError, "k must be a whole number from 1 up, not '4'"),
         (lambda model: draft(model, prompt=[]), ValueError, "draft_prompt is empty"),
         (lambda model: draft("local"), TypeError, "model='local' is a text.*chat_model"),
         (lambda model: safe(draft(model)).invoke("text"), TypeError, "takes a Branch, or the Result"),
