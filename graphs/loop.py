@@ -29,8 +29,7 @@ from ..nodes.runtime.step import Router, Step
 from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
-from ..nodes.writing.refiners import as_refiner
-from ..nodes.writing.writers import Writer, as_writer
+from ..nodes.writing.writers import Writer, as_refiner, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
 from ..state.stopping import is_checked
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
     from ..nodes.runtime.meter import Prices
-    from ..nodes.writing.refiners import ChooseRefiner
+    from ..nodes.writing.writers import ChooseRefiner
     from ..state.critique import Verifier
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]

@@ -15,8 +15,8 @@ from .generate import agent_update, writer_update
 from .runtime.step import Outcome, Step, Steps, call, emit
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
-from .writing.refiners import Refiners
 from .writing.replies import cut_off, read_text, rejection
+from .writing.writers import Refiners
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
