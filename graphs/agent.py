@@ -119,19 +119,21 @@ def build_agent_graph(
     """
     require_model(model)
     refuse(options, BASE_WRITES)
-    if base is not None and (tools or functions or documents is not None or index is not None):
-        raise ValueError("tools= are for the default agent; give yours its tools when you build it")
-    if base is not None and max_calls is not None:
-        raise ValueError("max_calls= is for the default agent; bound yours when you build it")
     if base is None:
         most = MAX_CALLS if max_calls is None else max_calls
         own_tools = _tools(tools, documents, index, top_k=top_k)
         base = react_agent(model, own_tools, functions=[json.loads(spec) for spec in functions], max_calls=most)
-    if sum(judging is not None for judging in (critic, critics, options.get("feedback"))) > 1:
+    elif tools or functions or documents is not None or index is not None:
+        raise ValueError("tools= are for the default agent; give yours its tools when you build it")
+    elif max_calls is not None:
+        raise ValueError("max_calls= is for the default agent; bound yours when you build it")
+    feedback = options.get("feedback")
+    if sum(judging is not None for judging in (critic, critics, feedback)) > 1:
         raise ValueError("give critic=, critics= or feedback=, one of them")
-    judges = critics if critic is None else critic if isinstance(critic, list | tuple) else [critic]
-    if judges is None:
-        judges = [] if verifiers or options.get("feedback") is not None else [model]
+    if critic is not None:
+        critics = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
+    elif critics is None:
+        critics = [] if verifiers or feedback is not None else [model]
     seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt
     if revise_with_tools and refine is not None:
@@ -139,7 +141,7 @@ def build_agent_graph(
     revising = revising_model(model, refine_temperature)
     defaults = {
         "generate": agent_writer(base),
-        "critics": [*map(verifier_critic, verifiers), *_judges(judges, critic_prompt, stop_phrase)],
+        "critics": [*map(verifier_critic, verifiers), *_judges(critics, critic_prompt, stop_phrase)],
         "refine": _refiners(BASE if revise_with_tools else refine, prompt, base, revising, seen),
         "name": "agent",
     }

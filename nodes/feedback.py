@@ -7,13 +7,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
-from ..state.events import Event, append_events, failure, frozen, record
+from ..state.events import Event, append_events, failure, frozen
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.summary import Attempt, newest_drafts, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
-from .runtime.step import Outcome, Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -106,11 +106,9 @@ class _Judging:
 
     def add(self, news: Sequence[Mapping[str, Any]]) -> None:
         """Append events, and stream them."""
-        sealed = record({"head": self.update.get("head", self.given["head"])}, *news)
+        sealed = recorded({"head": self.update.get("head", self.given["head"])}, *news)
         self.update = {"events": [*self.update.get("events", ()), *sealed["events"]], "head": sealed["head"]}
         self._unread += sealed["events"]
-        for event in sealed["events"]:
-            emit(**event)
 
     @property
     def events(self) -> list[Event]:

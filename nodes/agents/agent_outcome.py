@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ..writing.prompt_injection import fence, opens_part
-from .agent_answers import last_reply
+from ..writing.replies import reply_in
 from .agent_state import feedback_message, since_asked
 from .structured_answers import like, schema_in
 
@@ -40,7 +40,7 @@ def said_in_conversation(
     events = loop["events"]
     best, latest = best_draft(events, keep=keep), latest_draft(events)
     fresh = not rejected_since_draft(events)  # the last thing that the agent said is its newest draft
-    reply = last_reply(since_asked(state["messages"]))
+    reply = reply_in({"messages": since_asked(state["messages"])})
     best_data, update = state.get("_refine_kept"), dict[str, Any]()
     own = reply if best is latest and fresh and latest is not None and not _edited(latest) else None
     data, written = state.get("structured_response"), files_in(state, files)

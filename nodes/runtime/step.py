@@ -48,6 +48,7 @@ __all__ = [
     "extra_update",
     "journal_in_force",
     "metered",
+    "recorded",
 ]
 
 Update = dict[str, Any]
@@ -243,13 +244,13 @@ class Step(Runnable[Any, Update]):
             update = drive(logic)
         except Exception as error:
             if execution.called and execution.journal and execution.journal.fails_again(error):
-                execution.journal.forget()
+                drive(execution.journal.forget())
             raise
         finally:
             logic.close()  # in its own context, also after Ctrl-C
             EXECUTION.reset(before)
         if execution.called and execution.journal and execution.journal.failed_in(update):
-            execution.journal.forget()
+            drive(execution.journal.forget())
         return update
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
@@ -263,7 +264,7 @@ class Step(Runnable[Any, Update]):
             update = await adrive(logic)
         except Exception as error:
             if execution.called and execution.journal and execution.journal.fails_again(error):
-                await execution.journal.aforget()
+                await adrive(execution.journal.forget())
             raise
         finally:
             logic.close()  # in its own context, also where it was cancelled
@@ -272,7 +273,7 @@ class Step(Runnable[Any, Update]):
         if not execution.called:
             return update
         if execution.journal and execution.journal.failed_in(update):
-            await execution.journal.aforget()
+            await adrive(execution.journal.forget())
         if isinstance(control := control_in(config), StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
@@ -314,6 +315,14 @@ def emit(**progress: Any) -> None:
         note_event(config, progress)
     role = ROLES.get(progress.get("node") or progress.get("kind", ""))
     writer({"role": role, **progress} if role else progress)
+
+
+def recorded(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update that appends events to the record, and stream them."""
+    update = record(state, *news)
+    for event in update["events"]:
+        emit(**event)
+    return update
 
 
 def emitter() -> Callable[..., None]:

@@ -185,6 +185,8 @@ def _record(
     run = current_run(winner["values"]["events"]) if winner else []
     others = [path["usage"] for path in level.begun if path["name"] not in family]
     others += [path["usage"] for path in level.before]
+    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
+    evidence = {name: rows for name, rows in (("comparisons", ranking.compared), ("lost", lost)) if rows}
     best = best_draft(run, keep=keep)
     chosen = f"{winner['name']} is the best of {len(level.begun)} paths." if winner else "There is no draft."
     verdict: dict[str, Any] = {
@@ -200,13 +202,12 @@ def _record(
         "stop_reason": reason,
         "limits": dict(ranking.state["limits"]),
     }
-    if winner is not None:
-        verdict["branch"] = winner["name"]
-    if any(path["oracle"] for path in level.begun):
-        verdict["oracle"] = True
-    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
-    if evidence := {name: entries for name, entries in (("comparisons", ranking.compared), ("lost", lost)) if entries}:
-        verdict["evidence"] = evidence
+    marks = {
+        "branch": winner and winner["name"],
+        "oracle": any(path["oracle"] for path in level.begun),
+        "evidence": evidence,
+    }
+    verdict |= {name: mark for name, mark in marks.items() if mark}
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
 
 
