@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...models.thoughts import without_thought
 from ..sandbox import SandboxResult
-from .visible_tests import parse_python
+from .visible_tests import FUTURE, parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,7 +161,6 @@ def _text(row: Mapping[str, Any], key: str) -> str:
 
 INDENT = 4
 FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
-FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:async )?def (\w+)", re.MULTILINE)
 MARK = re.compile(r"^# Write the function (\w+)\.$", re.MULTILINE)
 NAMED = re.compile(
