@@ -26,7 +26,6 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
-from ...state.dual import adrive, do, drive
 from ...state.events import CHANGE_KINDS
 from ...state.langgraph_internals import CHECKPOINTER as SAVER
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from ...state.dual import Logic
     from .meter import Meter
 
 __all__ = [
@@ -165,23 +163,33 @@ class NodeJournal:
         parts = (self._node, place or f"step {self._step}", *reversed(asked))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
-    def read(self, key: str) -> Logic[KeptReply | None]:
+    def read(self, key: str) -> KeptReply | None:
         """Return the row under a key, or `None`.
 
         Raises:
             UnreadJournalError: The journal can't be read.
         """
         with _journal_errors(UnreadJournalError, UNREAD):
-            return (yield do(self.journal, "get", self.thread_id, key))  # type: ignore[no-any-return]
+            return self.journal.get(self.thread_id, key)
 
-    def write(self, key: str, row: KeptReply, subject: str = "a model's reply") -> Logic[None]:
+    async def aread(self, key: str) -> KeptReply | None:
+        """Async twin of `read`."""
+        with _journal_errors(UnreadJournalError, UNREAD):
+            return await self.journal.aget(self.thread_id, key)
+
+    def write(self, key: str, row: KeptReply, subject: str = "a model's reply") -> None:
         """Keep a row under a key; it is committed when this ends.
 
         Raises:
             UnkeptReplyError: It could not be written.
         """
         with _journal_errors(UnkeptReplyError, f"{subject} could not be kept: {UNKEPT}"):
-            yield do(self.journal, "add", self.thread_id, key, row)
+            self.journal.add(self.thread_id, key, row)
+
+    async def awrite(self, key: str, row: KeptReply, subject: str = "a model's reply") -> None:
+        """Async twin of `write`."""
+        with _journal_errors(UnkeptReplyError, f"{subject} could not be kept: {UNKEPT}"):
+            await self.journal.aadd(self.thread_id, key, row)
 
     def fails_again(self, error: Exception) -> bool:
         """Return whether the node that raised this would raise it again with the same replies."""
@@ -197,10 +205,15 @@ class NodeJournal:
         # A first draft that came to nothing is written anew.
         return "raised" in written or any((one.get("error"), one.get("text")) not in of_models for one in failures)
 
-    def forget(self) -> Logic[None]:
+    def forget(self) -> None:
         """Drop the replies that this execution used."""
         if self._used:
-            yield do(self.journal, "forget", self.thread_id, self._used)
+            self.journal.forget(self.thread_id, self._used)
+
+    async def aforget(self) -> None:
+        """Async twin of `forget`."""
+        if self._used:
+            await self.journal.aforget(self.thread_id, self._used)
 
     def caused(self, error: BaseException | None) -> bool:
         """Return whether an error comes from a model that did not answer."""
@@ -349,25 +362,25 @@ class JournalCache(BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
         self._key = self._node.new_key(self._place, prompt, llm_string)
-        if (row := drive(self._node.read(self._key))) is not None:
+        if (row := self._node.read(self._key)) is not None:
             return self._reply(row)
         return None if self._below is None else self._below.lookup(prompt, llm_string)
 
     async def alookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
         self._key = self._node.new_key(self._place, prompt, llm_string)
-        if (row := await adrive(self._node.read(self._key))) is not None:
+        if (row := await self._node.aread(self._key)) is not None:
             return self._reply(row)
         return None if self._below is None else await self._below.alookup(prompt, llm_string)
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         if row := kept_reply(return_val, self._meter.elapsed):
-            drive(self._node.write(self._key, row))
+            self._node.write(self._key, row)
         if self._below is not None:
             self._below.update(prompt, llm_string, return_val)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         if row := kept_reply(return_val, self._meter.elapsed):
-            await adrive(self._node.write(self._key, row))
+            await self._node.awrite(self._key, row)
         if self._below is not None:
             await self._below.aupdate(prompt, llm_string, return_val)
 

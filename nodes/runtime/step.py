@@ -244,13 +244,13 @@ class Step(Runnable[Any, Update]):
             update = drive(logic)
         except Exception as error:
             if execution.called and execution.journal and execution.journal.fails_again(error):
-                drive(execution.journal.forget())
+                execution.journal.forget()
             raise
         finally:
             logic.close()  # in its own context, also after Ctrl-C
             EXECUTION.reset(before)
         if execution.called and execution.journal and execution.journal.failed_in(update):
-            drive(execution.journal.forget())
+            execution.journal.forget()
         return update
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
@@ -264,7 +264,7 @@ class Step(Runnable[Any, Update]):
             update = await adrive(logic)
         except Exception as error:
             if execution.called and execution.journal and execution.journal.fails_again(error):
-                await adrive(execution.journal.forget())
+                await execution.journal.aforget()
             raise
         finally:
             logic.close()  # in its own context, also where it was cancelled
@@ -273,7 +273,7 @@ class Step(Runnable[Any, Update]):
         if not execution.called:
             return update
         if execution.journal and execution.journal.failed_in(update):
-            await adrive(execution.journal.forget())
+            await execution.journal.aforget()
         if isinstance(control := control_in(config), StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
 
+from ...state.dual import do
 from ...state.storage.journal import KeptReply
 from .dual import Do, adrive, drive
 from .journal import JOURNALED_CALL
@@ -65,7 +66,7 @@ def _once(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -
     calls = next(message.tool_calls for message in reversed(messages) if isinstance(message, AIMessage))
     place, args = f"{len(messages)}.{calls.index(call)}", json.dumps(call["args"], sort_keys=True, default=str)
     key = f"{journaled.node.key(journaled.place, place, call['name'], args)}.tool"
-    if (row := (yield from journaled.node.read(key))) is not None:
+    if (row := (yield do(journaled.node, "read", key))) is not None:
         journaled.meter.pass_time(row.seconds)
         return _message(row.reply, call)
     before = KEY.set(key)
@@ -75,7 +76,7 @@ def _once(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -
         KEY.reset(before)
     if (text := _text(result)) is not None:
         row = KeptReply(text, round(journaled.meter.elapsed, 6))
-        yield from journaled.node.write(key, row, "a tool's result")
+        yield do(journaled.node, "write", key, row, "a tool's result")
     return result
 
 

@@ -83,12 +83,12 @@ def _named(state: Mapping[str, Any], config: RunnableConfig, drafts: int) -> Gen
     """
     journal = journal_in_force()
     key = f"{journal.key(place_in(state), str(state.get('task')), str(drafts))}.search" if journal else ""
-    if journal and (row := (yield from journal.read(key))) is not None:
+    if journal and (row := (yield do(journal, "read", key))) is not None:
         search, base = map(str, json.loads(row.reply))
         return search, base
     search, base = uuid.uuid4().hex, (yield from _free_name(config, drafts))
     if journal:
-        yield from journal.write(key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
+        yield do(journal, "write", key, KeptReply(json.dumps([search, base]), 0.0), "the name of a search")
     return search, base
 
 
