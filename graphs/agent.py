@@ -14,7 +14,9 @@ from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT
 from ..nodes.agents.agent_runs import agent_reviser, agent_writer
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.structured_answers import AnswerRefiner
+from ..nodes.arguments import refuse
 from ..nodes.critics.critics import verifier_critic
+from ..nodes.critics.registry import parted
 from ..nodes.writing.prompts import is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
@@ -115,60 +117,66 @@ def build_agent_graph(
         >>> graph.invoke({"task": "How many is 2 + 2?"})["answer"]
         'Four.'
     """
-    from langchain_core.language_models import BaseChatModel
-
     require_model(model)
-    if base is not None and (tools or functions or documents is not None or index is not None):
-        raise ValueError("tools= are for the default agent; give yours its tools when you build it")
-    if base is not None and max_calls is not None:
-        raise ValueError("max_calls= is for the default agent; bound yours when you build it")
+    refuse(options, BASE_WRITES)
     if base is None:
         most = MAX_CALLS if max_calls is None else max_calls
         own_tools = _tools(tools, documents, index, top_k=top_k)
         base = react_agent(model, own_tools, functions=[json.loads(spec) for spec in functions], max_calls=most)
-    if written := sorted({"generate", "generate_prompt"} & options.keys()):
-        raise ValueError(f"{written[0]}= has no place here: the base writes the first draft")
-    if sum(one is not None for one in (critic, critics, options.get("feedback"))) > 1:
+    elif tools or functions or documents is not None or index is not None:
+        raise ValueError("tools= are for the default agent; give yours its tools when you build it")
+    elif max_calls is not None:
+        raise ValueError("max_calls= is for the default agent; bound yours when you build it")
+    feedback = options.get("feedback")
+    if sum(judging is not None for judging in (critic, critics, feedback)) > 1:
         raise ValueError("give critic=, critics= or feedback=, one of them")
-    judges = critics if critic is None else critic if isinstance(critic, list | tuple) else [critic]
-    if judges is None:
-        judges = [] if verifiers or options.get("feedback") is not None else [model]
-    if critic_prompt is not None and not any(isinstance(one, BaseChatModel) for one in judges):
-        raise ValueError("critic_prompt= is for models that judge; nothing here would read it")
-
-    def judge(one: Any) -> Any:
-        return (
-            agent_judge(one, prompt=critic_prompt, stop_phrase=stop_phrase) if isinstance(one, BaseChatModel) else one
-        )
-
+    if critic is not None:
+        critics = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
+    elif critics is None:
+        critics = [] if verifiers or feedback is not None else [model]
     seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt
     if revise_with_tools and refine is not None:
         raise ValueError("give revise_with_tools= or refine=, not both")
-    if revise_with_tools:
-        refine = "base"
-    itself = isinstance(refine, str) and refine == BASE
-    if prompt is not None and refine is not None and not itself:
-        raise ValueError("refiner_prompt= is for the model, or for refine='base'; nothing here would read it")
     revising = revising_model(model, refine_temperature)
-
-    def refiner(one: Any, what: str = "refiner_prompt") -> Any:
-        if isinstance(one, str) and one == BASE:
-            return agent_reviser(base, prompt, **seen)
-        return AnswerRefiner(revising, one, what=what, **seen) if is_prompt(one) else one
-
-    if isinstance(refine, Mapping):
-        revise: Any = {name: refiner(one, f"refiner_prompt of {name!r}") for name, one in refine.items()}
-    else:
-        revise = refiner(prompt or AGENT_REFINER_PROMPT) if refine is None else refiner(refine)
     defaults = {
         "generate": agent_writer(base),
-        "critics": [*map(verifier_critic, verifiers), *map(judge, judges)],
-        "refine": revise,
+        "critics": [*map(verifier_critic, verifiers), *_judges(critics, critic_prompt, stop_phrase)],
+        "refine": _refiners(BASE if revise_with_tools else refine, prompt, base, revising, seen),
         "name": "agent",
     }
     limits = merged_limits(options.pop("limits", None), None if max_rounds is None else {"max_rounds": max_rounds})
     return build_refine_graph(model, limits=limits, **{**defaults, **options})
+
+
+def _judges(critics: Sequence[Any], prompt: Prompts | None, stop_phrase: str) -> list[Any]:
+    """Return the critics with each chat model among them as a judge of answers."""
+    models, _ = parted(critics)
+    if prompt is not None and not models:
+        raise ValueError("critic_prompt= is for models that judge; nothing here would read it")
+    return [
+        agent_judge(critic, prompt=prompt, stop_phrase=stop_phrase) if critic in models else critic
+        for critic in critics
+    ]
+
+
+def _refiners(refine: Any, prompt: Prompts | None, base: Any, model: Any, seen: Mapping[str, Any]) -> Any:
+    """Return who revises: the agent itself, the model with a prompt, a writer, or several of these by name."""
+    if prompt is not None and refine is not None and not _is_base(refine):
+        raise ValueError("refiner_prompt= is for the model, or for refine='base'; nothing here would read it")
+
+    def refiner(part: Any, what: str = "refiner_prompt") -> Any:
+        if _is_base(part):
+            return agent_reviser(base, prompt, **seen)
+        return AnswerRefiner(model, part, what=what, **seen) if is_prompt(part) else part
+
+    if isinstance(refine, Mapping):
+        return {name: refiner(part, f"refiner_prompt of {name!r}") for name, part in refine.items()}
+    return refiner((prompt or AGENT_REFINER_PROMPT) if refine is None else refine)
+
+
+def _is_base(refiner: Any) -> bool:
+    return isinstance(refiner, str) and refiner == BASE
 
 
 def _tools(tools: Sequence[Any], documents: Any, index: str | None, *, top_k: int) -> list[Any]:
@@ -194,6 +202,7 @@ def _tools(tools: Sequence[Any], documents: Any, index: str | None, *, top_k: in
 
 BASE = "base"
 """The refiner that is the agent itself."""
+BASE_WRITES = dict.fromkeys(("generate", "generate_prompt"), "has no place here: the base writes the first draft")
 MAX_CALLS = 50
 """Tool calls: a model that calls the same tool over and over would make hundreds in a minute."""
 AGENT_REFINER_PROMPT = """\

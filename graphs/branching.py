@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
+from ..nodes.arguments import checked_count, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import as_critics
 from ..nodes.fingerprint import fingerprint
@@ -122,25 +123,17 @@ def build_branching_graph(
         'Rain on a roof.'
     """
     require_model(model)
-    _check(branching_factor=(branching_factor, 1), depth=(depth, 0), beam_width=(beam_width, 1))
-    _check(max_concurrency=(max_concurrency, 1))
+    checked_count("branching_factor", branching_factor, least=1)
+    checked_count("depth", depth, least=0)
+    checked_count("beam_width", beam_width, least=1)
+    checked_count("max_concurrency", max_concurrency, least=1)
     if stop_when not in ("accepted", "exhausted"):
         raise ValueError(f"stop_when must be 'accepted' or 'exhausted', not {stop_when!r}")
-    for option, why in OURS.items():
-        if option in options:
-            raise ValueError(f"{option}= {why}")
+    refuse(options, OURS)
     if wrong := [one for one in vary if not isinstance(one, Variation)]:
         raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")
-    if (critics or verifiers) and options.get("feedback") is not None:
-        raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if judge_prompt is not None and (judge is None or isinstance(judge, PairwiseJudge)):
-        raise ValueError("judge_prompt= is for a model given as judge=; nothing here would read it")
-    check_critics(critics or ())
-    if critics is None and not verifiers and options.get("feedback") is None:
-        # One for all, on the writer of most: scores of different judges can't be compared.
-        critics = [model]
-    critics = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=critic_prompt)]
-    compare = judge if judge is None or isinstance(judge, PairwiseJudge) else PairwiseJudge(judge, prompt=judge_prompt)
+    critics = _critics(model, critics, verifiers, options.get("feedback"), critic_prompt)
+    compare = _comparing(judge, judge_prompt)
     prices = prices if prices is not None else default_prices()
     keep = seen_by_refiner(options)["keep"]
     several = list(vary) or [Variation()]
@@ -204,6 +197,30 @@ def build_branching_graph(
     return search
 
 
+def _critics(
+    model: BaseChatModel,
+    critics: Sequence[Any] | None,
+    verifiers: Sequence[Verifier],
+    feedback: Any,
+    prompt: Prompts | None,
+) -> list[Any]:
+    """Return the critics of every path."""
+    check_critics(critics or ())
+    if critics is None and not verifiers and feedback is None:
+        # One for all, on the writer of most: scores of different judges can't be compared.
+        critics = [model]
+    return [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]
+
+
+def _comparing(judge: Any, prompt: Prompt | None) -> PairwiseJudge | None:
+    """Return the judge that compares two drafts."""
+    if judge is not None and not isinstance(judge, PairwiseJudge):
+        return PairwiseJudge(judge, prompt=prompt)
+    if prompt is not None:
+        raise ValueError("judge_prompt= is for a model given as judge=; nothing here would read it")
+    return judge
+
+
 def dispatch(state: BranchingState) -> list[Send]:
     """Send each plan to a node of its own."""
     # A thread may hold an earlier search too, whose paths cost this one nothing.
@@ -248,12 +265,6 @@ def _most_revisions(factor: int, depth: int, beam: int) -> int:
         paths = min(paths, beam) * factor
         total += paths
     return total
-
-
-def _check(**numbers: tuple[Any, int]) -> None:
-    for name, (value, least) in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
 
 
 OURS = {

@@ -29,8 +29,7 @@ from ..nodes.runtime.step import Router, Step
 from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
-from ..nodes.writing.refiners import as_refiner
-from ..nodes.writing.writers import Writer, as_writer
+from ..nodes.writing.writers import Writer, as_refiner, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
 from ..state.stopping import is_checked
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
     from ..nodes.runtime.meter import Prices
-    from ..nodes.writing.refiners import ChooseRefiner
+    from ..nodes.writing.writers import ChooseRefiner
     from ..state.critique import Verifier
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
@@ -56,6 +55,11 @@ __all__ = ["TASK_ONLY", "build_refine_graph", "default_prices", "loop_reader"]
 LOG = logging.getLogger("redraft")
 
 Checkpoints = Literal["step", "round"]
+
+SUPERSTEPS = {("step", False): 3, ("step", True): 4, ("round", False): 1, ("round", True): 3}
+"""Supersteps of a round, by the checkpoints and whether a person judges."""
+
+NO_MODEL = "without a model, give generate=, refine= and critics= (or feedback=)"
 
 TASK_ONLY: Mapping[str, Any] = {"state_schema": RefineState, "input_schema": RefineInput}
 """Options of a preset that is no chat: who judges there would not know what was said before the task."""
@@ -206,40 +210,23 @@ def build_refine_graph(
         'Rain on a roof.'
     """
     prices = default_prices() if prices is None else prices
-    critics_given = bool(critics or verifiers)
-    if model is None and (generate is None or refine is None or not (critics_given or feedback is not None)):
-        raise ValueError("without a model, give generate=, refine= and critics= (or feedback=)")
-    if feedback is not None and critics_given:
-        raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if critics is None and not verifiers and feedback is None and model is not None:
-        critics = [model]
-        say_uncalibrated()
     if checkpoints not in get_args(Checkpoints):
         raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
-    judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=critic_prompt)]
-    named = name_critics(judges, model=model)
-    if feedback is not None:
-        named = [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
-    if not judge_last and any(critic.verifier for critic in named):
-        raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
-
+    named = _judges(model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last)
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
     # People lead from draft to draft, and rank none of them.
     ranked = judge_last and bool(others or not people)
     keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
-
-    def asked(prompts: Prompts, what: str) -> Writer:
-        if model is None:
-            raise ValueError(f"{what} is a prompt, and there is no model to ask with it")
-        return PromptedModel(model, prompts, what=what, **seen)
-
-    seen: dict[str, Any] = {"keep": keep, "memory": memory}
-    first = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
     # Of a function in the critics' place nobody knows by what names it will sign.
     critic_names = None if feedback is not None else [critic.name for critic in named]
-    revise = as_refiner(
-        refine_prompt if refine is None else refine, choose_refiner, asked, critics=critic_names, **seen
+    first, revise = _writers(
+        model,
+        (generate, generate_prompt),
+        (refine, refine_prompt),
+        choose_refiner,
+        critics=critic_names,
+        seen={"keep": keep, "memory": memory},
     )
 
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
@@ -266,8 +253,6 @@ def build_refine_graph(
         prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
     )
     judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
-    one_a_round = checkpoints == "round"
-    a_round = (3 if people else 1) if one_a_round else (4 if people else 3)
     wire(
         graph,
         prepare=opening,
@@ -275,15 +260,66 @@ def build_refine_graph(
         feedback=feedback_step(others, prices=prices, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
-        check=check_step(check, keep=keep, steps_a_round=a_round),
+        check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
         refine=refine_step(revise, keep=keep, prices=prices),
-        one_a_round=one_a_round,
+        one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
     kind = LoopKind(people=bool(people), fingerprint=identity, options=options)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
+
+
+def _judges(
+    model: BaseChatModel | None,
+    critics: Sequence[Any] | None,
+    verifiers: Sequence[Verifier],
+    feedback: Any,
+    *,
+    prompt: Prompts | None,
+    judge_last: bool,
+) -> list[NamedCritic]:
+    """Return the critics of a loop: those given, the function in their place, or else the model itself."""
+    if model is None and feedback is None and not critics and not verifiers:
+        raise ValueError(NO_MODEL)
+    if feedback is not None and (critics or verifiers):
+        raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
+    if critics is None and not verifiers and feedback is None:
+        critics = [model]
+        say_uncalibrated()
+    judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]
+    if feedback is not None:
+        return [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
+    named = name_critics(judges, model=model)
+    if not judge_last and any(critic.verifier for critic in named):
+        raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
+    return named
+
+
+def _writers(
+    model: BaseChatModel | None,
+    first: tuple[Any, Prompts],
+    later: tuple[Any, Prompts],
+    choose_refiner: ChooseRefiner | None,
+    *,
+    critics: Sequence[str] | None,
+    seen: Mapping[str, Any],
+) -> tuple[Writer, Writer]:
+    """Return who drafts and who revises: each the writer given, or the model asked with its prompt."""
+
+    def asked(prompts: Prompts, what: str) -> Writer:
+        if model is None:
+            raise ValueError(f"{what} is a prompt, and there is no model to ask with it")
+        return PromptedModel(model, prompts, what=what, **seen)
+
+    generate, generate_prompt = first
+    refine, refine_prompt = later
+    if model is None and (generate is None or refine is None):
+        raise ValueError(NO_MODEL)
+    drafts = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
+    revises = as_refiner(refine_prompt if refine is None else refine, choose_refiner, asked, critics=critics, **seen)
+    return drafts, revises
 
 
 def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) -> RefineGraph:

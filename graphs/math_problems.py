@@ -90,18 +90,19 @@ def build_math_graph(
         >>> graph.invoke({"task": "Ann has 3 bags of 4 pears. How many pears is that?"})["stop_reason"]
         'accepted'
     """
-    if critic_prompt is not None and (critics is not None or critic == "program" or "feedback" in options):
-        raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
     several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
-    if program_prompts and (critics is not None or "feedback" in options or "program" not in several):
+    replaced = critics is not None or "feedback" in options
+    if critic_prompt is not None and (replaced or critic == "program"):
+        raise ValueError("critic_prompt= is for critic='self' or a model that judges; nothing here would read it")
+    if program_prompts and (replaced or "program" not in several):
         raise ValueError("program_prompts= is for critic='program'; nothing here would read it")
     if own_judge := critics is None and options.get("feedback") is None:
         critics = [
             _critic(model, one, sandbox, critic_prompt or MATH_CRITIC_PROMPT, program_prompts) for one in several
         ]
-    if own_judge and (critic == "self" or isinstance(critic, Runnable)):
-        # A judge without scores: the published method answers with the last solution.
-        options.setdefault("keep", "last")
+        if critic == "self" or isinstance(critic, Runnable):
+            # A judge without scores: the published method answers with the last solution.
+            options.setdefault("keep", "last")
     seen = seen_by_refiner(options)
     # Looked at before it is taken out: a prompt of the caller's also stands in for the one after programs.
     own = "refine_prompt" in options

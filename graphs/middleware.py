@@ -18,7 +18,6 @@ from langgraph.types import Command
 
 from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
-from ..nodes.agents.agent_files import files_in, with_files
 from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import name_critics
@@ -42,7 +41,7 @@ try:
     from langchain.agents.middleware import AgentMiddleware, hook_config
     from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
 
-    from ..nodes.agents.agent_outcome import said_in_conversation
+    from ..nodes.agents.agent_outcome import files_in, said_in_conversation, with_files
     from ..nodes.agents.agent_state import (
         RefineAgentState,
         begun,

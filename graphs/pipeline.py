@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import END, START, StateGraph
 
+from ..nodes.arguments import checked_count
 from ..nodes.check import check
 from ..nodes.critics.critics import VerifierCritic, name_critics
 from ..nodes.documents import measured, named_documents
@@ -42,7 +43,6 @@ from ..nodes.reasoning.steps import (
     STEP_NAMES,
     THINK_PROMPT,
     ReasoningSteps,
-    checked_count,
     thinking,
 )
 from ..nodes.refine import refine
@@ -171,23 +171,13 @@ def build_pipeline_graph(
     judged = any(isinstance(one, VerifierCritic) for one in built.values()) or writing[-1:] == ["UseSelfCritique"]
     keep: Keep = "best" if judged else "last"
 
-    asked = asks(scored=judged)
-    roles = {role for step in parsed.steps for role in (LOOP_ROLES if step.name in LOOPS else [step.step_kind.role])}
-    identity = fingerprint(
-        ["begin", *(label for label, _ in parsed.labelled()), "check"],
-        writers={
-            **{role: asked.writer(role) for role in STEP_NAMES if role in roles and role != "critique"},
-            **({"critique": asked.judge()} if "critique" in roles else {}),
-            **{label: own for label, own in built.items() if own is not None},
-        },
-        critics=[],
-        options={
-            "pipeline": str(parsed),
-            "documents": documents,
-            "k": k,
-            "tools": ", ".join(sorted(_tool_name(tool) for tool in tools)) or None,
-        },
-    )
+    options = {
+        "pipeline": str(parsed),
+        "documents": documents,
+        "k": k,
+        "tools": ", ".join(sorted(_tool_name(tool) for tool in tools)) or None,
+    }
+    identity = _identity(parsed, asks(scored=judged), built, options)
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
     graph.add_node("begin", begin(sets_topic=parsed.sets_topic, limits=limits, keep=keep, fingerprint=identity))
     ended = check(end_reason, keep=keep, steps_a_round=1, explained={"max_rounds": "The pipeline is at its end."})
@@ -213,6 +203,23 @@ def build_pipeline_graph(
     whole: PipelineGraph = compiled(graph, kind, checkpointer=checkpointer, name=name)
     # every step of the pipeline, and some room: a caller's own recursion_limit still holds
     return whole.with_config(recursion_limit=parsed.longest + 10)
+
+
+def _identity(
+    pipeline: Pipeline, asked: ReasoningSteps, built: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fingerprint of a pipeline: who writes and criticises in its steps."""
+    roles = {role for step in pipeline.steps for role in (LOOP_ROLES if step.name in LOOPS else [step.step_kind.role])}
+    return fingerprint(
+        ["begin", *(label for label, _ in pipeline.labelled()), "check"],
+        writers={
+            **{role: asked.writer(role) for role in STEP_NAMES if role in roles and role != "critique"},
+            **({"critique": asked.judge()} if "critique" in roles else {}),
+            **{label: own for label, own in built.items() if own is not None},
+        },
+        critics=[],
+        options=options,
+    )
 
 
 LOOP_ROLES = ("draft", "critique", "improve")

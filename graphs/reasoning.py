@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.arguments import checked_count, refuse
 from ..nodes.critics.critics import name_critics, verifier_critic
 from ..nodes.critics.registry import parted
 from ..nodes.documents import measured, named_documents
@@ -22,7 +23,6 @@ from ..nodes.reasoning.steps import (
     IMPROVE_PROMPT,
     THINK_PROMPT,
     ReasoningSteps,
-    checked_count,
 )
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
@@ -117,15 +117,9 @@ def build_reasoning_graph(
         >>> graph.invoke({"task": "Why test?"})["answer"]
         'Tests find bugs early.'
     """
-    if verifiers and (critic is not None or critics):
-        raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")
-    models, others = parted(critics or ())
-    if models and (len(models) > 1 or others or critic is not None):
-        raise ValueError("in reasoning one model criticises: give it as critic=, or alone in critics=")
-    if models:
-        critic = models[0]
-    elif critics is not None or verifiers:
-        options["critics"] = [*map(verifier_critic, verifiers), *others]
+    critic, judges = _critics(critic, critics, verifiers)
+    if judges is not None:
+        options["critics"] = judges
     _check_options(options, critic=critic, threshold=threshold)
     checked_count("iterations", iterations, least=0)
     top_k = top_k if k is None else k
@@ -152,16 +146,29 @@ def build_reasoning_graph(
         "judge_last": any(critic.verifier for critic in name_critics(options.get("critics") or (), model=model)),
         "name": "reasoning",
     }
-    if options.get("feedback") is None and options.get("critics") is None:
-        # Comments without scores rank no text before another.
-        defaults["keep"] = "last" if threshold is None else "best"
     if documents is not None:
         defaults["prepare"] = retrieve(documents, k=top_k, query=query, prices=options.get("prices"))
     # Not by truth: `critics=[]` asks for none, and is no reason to add one.
     if options.get("feedback") is None and options.get("critics") is None:
         defaults["critics"] = [steps.judge(tools=tools)]
+        # Comments without scores rank no text before another.
+        defaults["keep"] = "last" if threshold is None else "best"
     # The caller's options come last, so each can stand in for the preset's own.
     return build_refine_graph(model, **{**defaults, **options})
+
+
+def _critics(
+    critic: BaseChatModel | None, critics: Sequence[Any] | None, verifiers: Sequence[Verifier]
+) -> tuple[BaseChatModel | None, list[Any] | None]:
+    """Return the model that criticises, and who judges in its place."""
+    if verifiers and (critic is not None or critics):
+        raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")
+    models, others = parted(critics or ())
+    if models and (len(models) > 1 or others or critic is not None):
+        raise ValueError("in reasoning one model criticises: give it as critic=, or alone in critics=")
+    if models:
+        return models[0], None
+    return critic, None if critics is None and not verifiers else [*map(verifier_critic, verifiers), *others]
 
 
 def _limits(iterations: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -176,8 +183,7 @@ def _check_options(options: Mapping[str, Any], *, critic: object, threshold: obj
     Raises:
         ValueError: There is such an option; the message names the one that is meant.
     """
-    if wrong := next((name for name in MEANT if name in options), None):
-        raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
+    refuse(options, MEANT)
     judging = next((name for name in ("critics", "feedback") if options.get(name) is not None), None)
     for name, given in (("critic", critic), ("threshold", threshold)):
         if judging and given is not None:
@@ -187,10 +193,10 @@ def _check_options(options: Mapping[str, Any], *, critic: object, threshold: obj
 
 
 MEANT = {
-    "generate_prompt": "draft_prompt=",
-    "refine_prompt": "improve_prompt=",
-    "critic_prompt": "critique_prompt=",
-    "max_rounds": "iterations=, or limits={'max_rounds': …}",
+    "generate_prompt": "is called draft_prompt= here",
+    "refine_prompt": "is called improve_prompt= here",
+    "critic_prompt": "is called critique_prompt= here",
+    "max_rounds": "is called iterations=, or limits={'max_rounds': …} here",
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
+from ..nodes.arguments import checked_count, checked_share
 from ..nodes.rubric.assessments import refinement_metadata
 from ..state.limits import Limits, merged_limits
 from ..state.threads.kind import kind_of
@@ -63,11 +64,8 @@ class RefiningAgent:
         config = {**self._config, **{name: value for name, value in given.items() if value is not None}}
         if not isinstance(config["enabled"], bool):
             raise ValueError(f"enabled must be True or False, not {config['enabled']!r}")  # noqa: TRY004  as the others
-        rounds, threshold = config["max_iterations"], config["quality_threshold"]
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
-            raise ValueError(f"max_iterations must be a whole number, 0 or more, not {rounds!r}")
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-            raise ValueError(f"quality_threshold must be between 0 and 1, not {threshold!r}")
+        checked_count("max_iterations", config["max_iterations"], least=0)
+        checked_share("quality_threshold", config["quality_threshold"])
         limits = merged_limits(self._limits, {"max_rounds": config["max_iterations"]})
         self.graph = self._build(enabled=config["enabled"], threshold=config["quality_threshold"], limits=limits)
         self._config = config

@@ -112,15 +112,7 @@ def build_preset(
 
     preset = find_preset(name)
     options = {option_names().get(option, option): value for option, value in options.items()}
-    for option in options:
-        # An option that no preset lists is one of all presets, or none: then the builder refuses it.
-        users = [one.name for one in registered() if option in {own.name for own in one.options}]
-        if users and option not in {own.name for own in preset.options}:
-            raise ValueError(f"{known_options()[option].flag or option} is for --graph {', '.join(users)}")
-    if critics and preset.no_critics:
-        raise ValueError(f"--critic has no use in {name}: {preset.no_critics}")
-    if verifiers and preset.no_verifiers:
-        raise ValueError(f"--verify has no use in {name}: {preset.no_verifiers}")
+    _check_use(preset, options, critics, verifiers)
     build_model = build_model or _no_model
 
     def judging(critic: Any) -> Any:
@@ -140,6 +132,20 @@ def build_preset(
         return preset.build(model, judges, checks, **options)
     judged = {"critics": judges, "verifiers": checks}
     return resolve_name(preset.build)(model=model, **{key: value for key, value in judged.items() if value}, **options)
+
+
+def _check_use(preset: Preset, options: Mapping[str, Any], critics: Sequence[Any], verifiers: Sequence[Any]) -> None:
+    """Raise ValueError if the preset has no use for something that was given."""
+    for option in options:
+        # An option that no preset lists is one of all presets, or none: then the builder refuses it.
+        users = [user for user in registered() if option in {own.name for own in user.options}]
+        if users and option not in {own.name for own in preset.options}:
+            named = ", ".join(user.name for user in users)
+            raise ValueError(f"{known_options()[option].flag or option} is for --graph {named}")
+    if critics and preset.no_critics:
+        raise ValueError(f"--critic has no use in {preset.name}: {preset.no_critics}")
+    if verifiers and preset.no_verifiers:
+        raise ValueError(f"--verify has no use in {preset.name}: {preset.no_verifiers}")
 
 
 def _no_model(spec: str) -> Any:

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from ..state.choices import Arm
     from .agents.mcp_tools import mcp_tools
     from .agents.react import react_agent
-    from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic
-    from .agents.tool_use import uses_tools
+    from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic, uses_tools
     from .critics.calibrated import calibrated
     from .critics.critics import human_critic, model_critic, verifier_critic
     from .critics.program_critic import program_critic
@@ -56,8 +55,13 @@ else:
         {
             "redraft.nodes.agents.mcp_tools": ["mcp_tools"],
             "redraft.nodes.agents.react": ["react_agent"],
-            "redraft.nodes.agents.tool_critics": ["calculator_tool", "python_tool", "search_tool", "tool_critic"],
-            "redraft.nodes.agents.tool_use": ["uses_tools"],
+            "redraft.nodes.agents.tool_critics": [
+                "calculator_tool",
+                "python_tool",
+                "search_tool",
+                "tool_critic",
+                "uses_tools",
+            ],
             "redraft.nodes.critics.calibrated": ["calibrated"],
             "redraft.nodes.critics.critics": ["human_critic", "model_critic", "verifier_critic"],
             "redraft.nodes.critics.program_critic": ["program_critic"],

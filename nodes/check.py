@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 
 from ..state.choices import arms_of, choose
 from ..state.conversation import answer_id
-from ..state.events import Event, failure, record
+from ..state.events import Event, failure
 from ..state.stopping import (
     STOP_REASONS,
     StopReason,
@@ -22,7 +22,7 @@ from ..state.stopping import (
     warning,
 )
 from ..state.summary import Attempt, accepted_by, best_draft, latest_draft, open_drafts, summary_of
-from .runtime.step import Step, Steps, call, emit, extra_update
+from .runtime.step import Step, Steps, call, emit, extra_update, recorded
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -94,11 +94,9 @@ def check(
         if not verdict["text"]:
             verdict["text"] = _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps)
         added = extra.pop("events", [])
-        sealed = record({**state, **extra}, *news, verdict)
         for budget in verdict.get("warned", ()):
             emit(**warning(budget, verdict["round"]))
-        for event in sealed["events"]:
-            emit(**event)
+        sealed = recorded({**state, **extra}, *news, verdict)
         values = outcome_values(state["events"], reason, best)
         # What stays as it was is not written again: a saver would keep a row of it each round.
         changed = {key: value for key, value in values.items() if key not in state or state[key] != value}
@@ -174,12 +172,9 @@ def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Att
 
 def _reason(result: Any) -> StopReason | None:
     value = result.get("stop_reason") if isinstance(result, Mapping) else result
-    if value is None:
-        return None
-    if value not in get_args(StopReason):
+    if value is not None and value not in get_args(StopReason):
         raise ValueError(f"check returned {value!r}; a stop reason is None or one of {', '.join(STOP_REASONS)}")
-    reason: StopReason = value
-    return reason
+    return value
 
 
 def _explain(reason: StopReason | None, explained: Mapping[StopReason | None, str], *, out_of_steps: bool) -> str:

@@ -7,13 +7,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
-from ..state.events import Event, append_events, failure, frozen, record
+from ..state.events import Event, append_events, failure, frozen
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.summary import Attempt, newest_drafts, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
 from .human import PersonalCritique, edited_draft
-from .runtime.step import Outcome, Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -68,17 +68,15 @@ def feedback(
             attempt = judging.draft(number)
             if _answered_by_a_person(attempt) and not again:
                 continue
-            # A critic may sign its critique by another name than its own.
-            answered = set() if again else {critique.get("critic", critique["by"]) for critique in attempt.critiques}
+            answered = set() if again else _critics_heard(attempt)
             decided = (attempt.verified or attempt.calibrated) and not again
             for critic in ranked:
                 if critic.name in answered:
                     continue
-                if critics_after != "always":
-                    # A person is asked what a calibrated judge may not say, and nothing else.
-                    left_to_judge = critic.human and attempt.calibrated and not again
-                    if left_to_judge or (critic.yields and decided):
-                        continue
+                # A person is asked what a calibrated judge may not say, and nothing else.
+                settled = attempt.calibrated and not again if critic.human else critic.yields and decided
+                if settled and critics_after != "always":
+                    continue
                 if not critic.verifier and spent_budget(judging.events, state["limits"]):
                     break
                 emit(kind="start", node=name, round=attempt.round, by=critic.name)
@@ -108,11 +106,9 @@ class _Judging:
 
     def add(self, news: Sequence[Mapping[str, Any]]) -> None:
         """Append events, and stream them."""
-        sealed = record({"head": self.update.get("head", self.given["head"])}, *news)
+        sealed = recorded({"head": self.update.get("head", self.given["head"])}, *news)
         self.update = {"events": [*self.update.get("events", ()), *sealed["events"]], "head": sealed["head"]}
         self._unread += sealed["events"]
-        for event in sealed["events"]:
-            emit(**event)
 
     @property
     def events(self) -> list[Event]:
@@ -162,6 +158,11 @@ def _asked(
     if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
         return news, failed, False
     return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
+
+
+def _critics_heard(attempt: Attempt) -> set[str]:
+    # A critic may sign its critique by another name than its own.
+    return {critique.get("critic", critique["by"]) for critique in attempt.critiques}
 
 
 def _answered_by_a_person(attempt: Attempt) -> bool:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..state.threads.record_checks import FORM, HASHED, RELEASE
-from .critics.critics import NamedCritic, VerifierCritic
+from .critics.critics import NamedCritic, VerifierCritic, name_of
 from .verify.text_verifiers import wanted
 
 __all__ = ["fingerprint"]
@@ -46,7 +46,9 @@ def fingerprint(
         inner_parts = {name: value for name, value in inner.items() if name not in OF_ALL}
         parts_by_name |= {f"{name} of {part}" if part else name: value for name, value in inner_parts.items()}
     in_use = {name: value for name, value in options.items() if value is not None}
-    return parts_by_name | {name: value if isinstance(value, PLAIN) else _name(value) for name, value in in_use.items()}
+    return parts_by_name | {
+        name: value if isinstance(value, PLAIN) else name_of(value) for name, value in in_use.items()
+    }
 
 
 PLAIN = (str, int, float)
@@ -61,7 +63,7 @@ def _asked(about: str, part: Any, *, named: bool = True) -> dict[str, Any]:
     if (model := getattr(part, "model", None)) is not None:
         entries[f"model of {about}"] = model_name(model)
     elif named:
-        entries[about] = _name(part)
+        entries[about] = name_of(part)
     if templates := getattr(part, "templates", None):
         entries[f"prompt of {about}"] = _hash(
             str(getattr(getattr(message, "prompt", message), "template", message))
@@ -93,10 +95,6 @@ def model_name(model: Any) -> str:
         if name_or_model is not None and not isinstance(name_or_model, str):
             return model_name(name_or_model)
     return type(model).__name__
-
-
-def _name(part: Any) -> str:
-    return str(getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__)
 
 
 def _hash(texts: Iterable[str]) -> str:

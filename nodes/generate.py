@@ -14,7 +14,7 @@ from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
 from .runtime.meter import BudgetSpentError, Prices
-from .runtime.step import Step, Steps, call, emit, extra_update
+from .runtime.step import Step, Steps, call, emit, extra_update, recorded
 from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
 
@@ -55,9 +55,7 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
         if isinstance(raised := state.get("raised"), Raised):
             raise raised.error
         if state.get("draft") is not None:
-            update = record(state, given_draft(state["draft"]))
-            emit(**update["events"][0])
-            return update
+            return recorded(state, given_draft(state["draft"]))
         if spent_budget(state["events"], state["limits"]) and not getattr(writer, "asks_no_model", False):
             return {}
         emit(kind="start", node="generate", round=0)
@@ -96,8 +94,7 @@ def _with_refusal(state: Mapping[str, Any], update: dict[str, Any], budget: str)
     """Return the update of a draft with the refusal of a further call, unless the run's own budgets show it."""
     if spent_budget([*state["events"], *update["events"]], state["limits"]):
         return update
-    refusal = record(update, failure("generate", 0, BudgetSpentError(budget), budget=budget))
-    emit(**refusal["events"][0])
+    refusal = recorded(update, failure("generate", 0, BudgetSpentError(budget), budget=budget))
     return {**update, **refusal, "events": [*update["events"], *refusal["events"]]}
 
 
@@ -109,8 +106,7 @@ def writer_update(state: Mapping[str, Any], writer: Writer, result: Any, event: 
     if isinstance(result, SampledReply):
         event["samples"] = result.samples
     # `extra` holds the head after its own events, which this one is linked to.
-    update = record({**state, **extra}, event)
-    emit(**update["events"][0])
+    update = recorded({**state, **extra}, event)
     return {**extra, **update, "events": [*added, *update["events"]]}
 
 
@@ -138,10 +134,7 @@ def agent_update(state: Mapping[str, Any], run: AgentRun, event: Mapping[str, An
         news.append(failure(node, draft["round"], BudgetSpentError(run.budget), budget=run.budget))
     elif run.unfinished and not run.budget:
         news.append(failure(node, draft["round"], AgentUnfinishedError(run.unfinished)))
-    update = record(state, *news)
-    for one in update["events"]:
-        emit(**one)
-    return update
+    return recorded(state, *news)
 
 
 def _name(writer: Writer) -> str:

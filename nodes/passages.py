@@ -1,4 +1,4 @@
-"""Passages that a retriever returns: where one stands, one that is withheld, and the numbers of a search. Internal.
+"""Passages that a retriever returns: where one stands, and one that is withheld. Internal.
 
 These are the core's own. What finds passages is a LangChain retriever, whoever made it.
 """
@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PLACES", "WithheldDocument", "checked_threshold", "checked_top_k", "place_of"]
+__all__ = ["PLACES", "WithheldDocument", "place_of"]
 
 PLACES = ("page", "line", "url")
 """Where a passage stands beside its source and heading, as far as that is known: a page of a PDF, the first line in
@@ -32,25 +32,3 @@ def place_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if (isinstance(value, str) and value) if name == "url" else (type(value) is int and value >= 0):
             place[name] = value
     return place
-
-
-def checked_top_k(value: Any) -> int:
-    """Return the most passages of a result.
-
-    Raises:
-        ValueError: It is no whole number from 1 up.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"top_k must be a whole number from 1 up, not {value!r}")
-    return value
-
-
-def checked_threshold(value: Any) -> float:
-    """Return the confidence that ends a search.
-
-    Raises:
-        ValueError: It is no number from 0 to 1.
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError(f"confidence_threshold must be between 0 and 1, not {value!r}")
-    return value

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..state.events import failure, record
+from ..state.events import failure
 from ..state.stopping import spent_budget
 from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
-from .runtime.step import Outcome, Step, Steps, call, emit
+from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 from .writing.adaptive import Drafts
 from .writing.prompts import Keep, attempt_at_hand
-from .writing.refiners import Refiners
 from .writing.replies import cut_off, read_text, rejection
+from .writing.writers import Refiners
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -61,9 +61,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             except TypeError as unreadable:
                 error = unreadable
         if error is not None:
-            update = record(state, failure("refine", number, error, **choice, **outcome.failure_fields))
-            emit(**update["events"][0])
-            return update
+            return recorded(state, failure("refine", number, error, **choice, **outcome.failure_fields))
         # A writer may revise another draft than the one that would be the answer: the last one, say.
         base = attempt_at_hand(events, getattr(refiner, "keep", keep))
         news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number)
@@ -78,10 +76,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
                 del event["base"]
             if cut_off(reply):
                 event["cut_off"] = True
-        update = record(state, *news)
-        for event in update["events"]:
-            emit(**event)
-        return update
+        return recorded(state, *news)
 
     return Step("refine", logic)
 

@@ -14,9 +14,10 @@ from langchain_core.vectorstores import VectorStore
 
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
+from .arguments import checked_count
 from .passages import WithheldDocument, place_of
 from .runtime.meter import BudgetSpentError, Prices
-from .runtime.step import Step, Steps, call, emit
+from .runtime.step import Step, Steps, call, emit, recorded
 
 __all__ = ["Search", "as_search", "retrieve"]
 
@@ -63,10 +64,7 @@ def retrieve(
         wanted = clean(query or state.get("query") or state["task"])
         current = latest_retrieval(events, since=state.get("documents_since") or 0)
         if search is None:
-            before = latest_retrieval(events) if current is None else None
-            stale = before is not None and (before.get("documents") or before.get("withheld"))
-            gone = {"kind": "retrieval", "round": 0, "by": "retrieve", "text": wanted, "documents": []}
-            return record(state, gone) if stale else {}
+            return {} if current is not None else _taken_away(state, wanted)
         if current is not None and current["text"] == wanted:
             return {}
         emit(kind="start", node="retrieve", round=0)
@@ -79,7 +77,7 @@ def retrieve(
             raise outcome.error
         passages = _plain(outcome.result, by=_name(documents))[: keys.get("top_k", k)]
         withheld = any(isinstance(one, WithheldDocument) for one in outcome.result)
-        event = {
+        event: dict[str, Any] = {
             "kind": "retrieval",
             "round": 0,
             "by": _name(documents),
@@ -87,13 +85,19 @@ def retrieve(
             "usage": outcome.usage,
             **({"documents": [], "withheld": passages} if withheld else {"documents": passages}),
         }
-        update = record(state, event)
-        emit(**update["events"][0])
-        return update
+        return recorded(state, event)
 
     step = Step("retrieve", logic)
     step.fingerprint = {"k": k, "query": query, "documents": _name(documents) if search else None}
     return step
+
+
+def _taken_away(state: Mapping[str, Any], query: str) -> dict[str, Any]:
+    """Return the update that says that there are no documents any more, where the record still shows some."""
+    before = latest_retrieval(state.get("events") or [])
+    if before is None or not (before.get("documents") or before.get("withheld")):
+        return {}
+    return record(state, {"kind": "retrieval", "round": 0, "by": "retrieve", "text": query, "documents": []})
 
 
 def as_search(documents: Any, *, k: int) -> Search:
@@ -103,8 +107,7 @@ def as_search(documents: Any, *, k: int) -> Search:
         TypeError: It is no vector store, retriever or callable.
         ValueError: `k` is less than 1.
     """
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k={k!r}: it must be a whole number, and at least one passage must be looked up")
+    checked_count("k", k, least=1)
     if isinstance(documents, VectorStore):
         return documents.as_retriever(search_kwargs={"k": k})
     if hasattr(documents, "input_channels"):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..graphs.loop import build_refine_graph
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
+from ..nodes.arguments import checked_count, checked_share, refuse
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.documents import named_documents
-from ..nodes.passages import checked_threshold, checked_top_k
 from ..nodes.retrieve import retrieve
 from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
 from ..state.threads.kind import kind_of
@@ -140,10 +140,13 @@ def build_retrieval_graph(
         [1] pears.md
         Pears ripen in autumn.
     """
-    checked_top_k(top_k)
+    checked_count("top_k", top_k, least=1)
+    checked_count("max_iterations", max_iterations, least=0)
     documents = sources if documents is None else documents
     if (documents is None) == (index is None):
         raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
+    _check_model(model, use_llm=use_llm, answer=answer, prompted=plan_prompt is not None or gap_prompt is not None)
+    refuse(options, ANSWER_TAKEN if answer else TAKEN)
     ways = {"hybrid": hybrid and search != "vectors", "vectors": vectors and search != "words"}
     if index is not None:
         documents = named_documents(None, index, top_k=top_k, embeddings=embeddings, **ways)
@@ -153,21 +156,7 @@ def build_retrieval_graph(
     rerank = None if rerank == "none" else rerank
     measuring, measures, usual_threshold = _measuring(embeddings, rerank)
     threshold = confidence_threshold if threshold is None else threshold
-    threshold = usual_threshold if threshold is None else checked_threshold(threshold)
-    if not isinstance(max_iterations, int) or isinstance(max_iterations, bool) or max_iterations < 0:
-        raise ValueError(f"max_iterations must be a whole number from 0 up, not {max_iterations!r}")
-    if use_llm and model is None:
-        raise ValueError("use_llm=True needs a model: give model=")
-    if not use_llm and (plan_prompt is not None or gap_prompt is not None):
-        raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
-    if isinstance(model, str):
-        raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
-    if answer and model is None:
-        raise ValueError("answer=True needs a model that writes: give model=")
-    if wrong := next((name for name in MEANT if name in options and not (answer and name.endswith("_prompt"))), None):
-        raise ValueError(f"{wrong}= is called {MEANT[wrong]} here")
-    if taken := sorted({"prepare", "generate", "refine", "feedback"} & options.keys()):
-        raise ValueError(f"{taken[0]}= is what this preset is made of; build_refine_graph takes one of your own")
+    threshold = usual_threshold if threshold is None else checked_share("confidence_threshold", threshold)
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
     gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
     opened = open_sources(documents, embeddings=embedding_model(embeddings), top_k=top_k, **ways)
@@ -205,18 +194,37 @@ def build_retrieval_graph(
     )
     if not answer or model is None:
         return graph
+    checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
+    return _answering(model, graph, top_k, [checked, *critics], options)
+
+
+def _check_model(model: Any, *, use_llm: bool, answer: bool, prompted: bool) -> None:
+    """Raise unless there is a model where one is needed, and one to read the prompts."""
+    if isinstance(model, str):
+        raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
+    if use_llm and model is None:
+        raise ValueError("use_llm=True needs a model: give model=")
+    if prompted and not use_llm:
+        raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
+    if answer and model is None:
+        raise ValueError("answer=True needs a model that writes: give model=")
+
+
+def _answering(
+    model: BaseChatModel, search: RefineGraph, top_k: int, critics: Sequence[Any], options: dict[str, Any]
+) -> RefineGraph:
+    """Return the loop over answers to the query, whose `prepare` is the search."""
     prompts = [options.pop("generate_prompt", ANSWER_PROMPT), options.pop("refine_prompt", ANSWER_REFINE_PROMPT)]
     seen = seen_by_refiner(options)
-    checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
-    search_step = retrieve(as_retriever(graph), k=top_k, prices=options.get("prices"), asked=ASKED)
-    search_step.fingerprint = kind_of(graph).fingerprint
+    search_step = retrieve(as_retriever(search), k=top_k, prices=options.get("prices"), asked=ASKED)
+    search_step.fingerprint = kind_of(search).fingerprint
     defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
     return build_refine_graph(
         model,
         prepare=search_step,
         generate=AnswerWriter(model, prompts[0], what="generate_prompt", **seen),
         refine=AnswerWriter(model, prompts[1], what="refine_prompt", **seen),
-        critics=[checked, *critics],
+        critics=critics,
         **{**defaults, **options},
     )
 
@@ -246,11 +254,19 @@ def _template(given: Prompt | None, default: str, what: str, known: tuple[str, .
     return templates[0]
 
 
-MEANT = {
-    "generate_prompt": "plan_prompt=",
-    "refine_prompt": "gap_prompt=",
-    "max_rounds": "max_iterations=, or limits={'max_rounds': …}",
+ANSWER_TAKEN = {
+    "max_rounds": "is called max_iterations=, or limits={'max_rounds': …} here",
+    **dict.fromkeys(
+        ("feedback", "generate", "prepare", "refine"),
+        "is what this preset is made of; build_refine_graph takes one of your own",
+    ),
 }
+TAKEN = {
+    "generate_prompt": "is called plan_prompt= here",
+    "refine_prompt": "is called gap_prompt= here",
+    **ANSWER_TAKEN,
+}
+"""Options that the preset sets itself; those of an answer take their own prompts."""
 
 ASKED = ("top_k", "confidence_threshold", "conversation")
 """Of a call's input, what its search is told."""

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
-from ..nodes.passages import checked_threshold, checked_top_k
+from ..nodes.arguments import checked_count, checked_share
 from ..nodes.runtime.dual import Do, DualCallable
 from ..nodes.runtime.meter import METER
 from ..nodes.writing.prompt_injection import fenced_messages
@@ -141,8 +141,8 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         query = state["task"]
         # Kept apart from the graph's own, so that the task can be run once more as it was given.
         asked = {name: state[name] for name in ASKED if state.get(name) is not None}
-        top_k = checked_top_k(asked.get("top_k", self._top_k))
-        threshold = checked_threshold(asked.get("confidence_threshold", self._threshold))
+        top_k = checked_count("top_k", asked.get("top_k", self._top_k), least=1)
+        threshold = checked_share("confidence_threshold", asked.get("confidence_threshold", self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)

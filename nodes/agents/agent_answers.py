@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from ...state.events import clean
 from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
-from ..writing.replies import cut_off, read_text, same_text
+from ..writing.replies import cut_off, read_text, reply_in, same_text
 from .react import storable
 from .structured_answers import as_json, schema_of
 
@@ -67,7 +67,7 @@ def run_in(
     """
     steps = tuple(step for message in messages for step in steps_of(message))
     result = {"messages": list(messages)}
-    reply = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
+    reply = reply_in(result)
     if data is not None:
         return AgentRun(as_json(data), steps, stopped, budget, schema_of(data), reply)
     text = answer_in(result) if messages else ""
@@ -144,18 +144,21 @@ def unfinished(text: str, result: Any, last_message: AIMessage | None = None) ->
     """Return why an agent that ended by itself has not finished; empty when it has."""
     messages = result.get("messages") if isinstance(result, Mapping) else [result]
     messages = [message for message in messages or [] if isinstance(message, BaseMessage)]
-    last = next((message for message in reversed(messages) if isinstance(message, AIMessage)), last_message)
+    last = reply_in(result) or last_message
     if text.strip() == NEEDS_MORE_STEPS:
         return OUT_OF_STEPS
-    if last is not None and last.tool_calls:
-        answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
-        waiting = [call["name"] for call in last.tool_calls if call["id"] not in answered]
-        if waiting and last in messages:
-            return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
+    if last is not None and last in messages and (waiting := _unanswered(last, messages)):
+        return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
     # What a chain returns need not be what its last model said.
     if last is not None and cut_off(last) and (last in messages or same_text(read_text(last), text)):
         return "The last message of the agent was cut off at its limit of output tokens."
     return "" if text.strip() else "The agent ended without an answer."
+
+
+def _unanswered(message: AIMessage, messages: Sequence[BaseMessage]) -> list[str]:
+    """Return the names of the tools that a message calls and that never answered."""
+    answered = {result.tool_call_id for result in messages if isinstance(result, ToolMessage)}
+    return [call["name"] for call in message.tool_calls if call["id"] not in answered]
 
 
 NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."

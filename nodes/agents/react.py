@@ -18,6 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from ...state.langgraph_internals import DURABILITY
+from ..arguments import checked_count
 from ..runtime.dual import Do, DualRunnable
 from ..runtime.tool_calls import journaled_tool_calls
 from ..writing.replies import read_text
@@ -112,8 +113,8 @@ def react_agent(
         ValueError: At build: `max_calls` is below 1, or two tools have one name.
         NotImplementedError: At build: the model can't call tools.
     """
-    if max_calls is not None and (isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 1):
-        raise ValueError(f"max_calls must be a whole number from 1 up, not {max_calls!r}")
+    if max_calls is not None:
+        checked_count("max_calls", max_calls, least=1)
     system: list[BaseMessage] = [SystemMessage(prompt)] if prompt else []
     conversation: RunnableLambda[Any, Any] = RunnableLambda(lambda state: [*system, *state["messages"]])
     answered: RunnableLambda[Any, Any] = RunnableLambda(lambda message: {"messages": [message]})

@@ -1,4 +1,4 @@
-"""Critics that call tools before they judge, and tools for them. Internal.
+"""Critics that call tools before they judge, tools for them, and a critic of tool use. Internal.
 
 A calculator, Python in a sandbox, a search.
 """
@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_retriever_tool
 
-from ...state.critique import Critique
+from ...state.critique import Critic, Critique
+from ...state.summary import current_run
 from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
 from ..runtime.dual import Do, DualCritic
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
     from ..programs import ProgramResult, ProgramRunner
     from ..writing.prompts import Memory, Prompts
 
-__all__ = ["TOOL_CRITIC_PROMPT", "ToolCritic", "calculator_tool", "python_tool", "search_tool", "tool_critic"]
+__all__ = [
+    "TOOL_CRITIC_PROMPT",
+    "ToolCritic",
+    "calculator_tool",
+    "python_tool",
+    "search_tool",
+    "tool_critic",
+    "uses_tools",
+]
 
 
 class ToolCritic(DualCritic):
@@ -143,6 +152,32 @@ def tool_critic(
         memory=memory,
         name=name,
     )
+
+
+def uses_tools(*names: str) -> Critic:
+    """Return a critic that scores the share of these tools that an agent called without an error, and wants all.
+
+    It reads the steps of the current task, so it is for `RefineMiddleware`, whose agent can call what is missing, and
+    for `build_agent_graph` where `refine="base"` has the base do so; else that has called its tools once.
+
+    Raises:
+        ValueError: No tool is named, or one is blank.
+    """
+    wanted = list(dict.fromkeys(names))
+    if not wanted or not all(isinstance(name, str) and name.strip() for name in wanted):
+        raise ValueError(f"uses_tools takes the names of tools, not {names!r}")
+
+    def judge(task: str, draft: str, history: Sequence[Event], /) -> Critique:
+        steps = [step for event in current_run(history) for step in event.get("steps", ())]
+        results = [step for step in steps if step["step"] == "tool_result"]
+        worked = {step["tool"] for step in results if step.get("status") != "error"}
+        failed = {step["tool"] for step in results} - worked
+        missing = [f"{name} (it failed)" if name in failed else name for name in wanted if name not in worked]
+        text = f"These tools were not called with success: {', '.join(missing)}." if missing else ""
+        return Critique(text, accepted=not missing, score=1 - len(missing) / len(wanted))
+
+    judge.__name__ = "uses_tools"
+    return judge
 
 
 def _evidence(found: Sequence[BaseMessage]) -> dict[str, Any] | None:

@@ -30,6 +30,7 @@ __all__ = [
     "in_order",
     "model_critic",
     "name_critics",
+    "name_of",
     "read_critiques",
     "verifier_critic",
 ]
@@ -84,7 +85,7 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
     """
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
-    return VerifierCritic(verifier, name or _name(verifier), oracle or bool(getattr(verifier, "oracle", False)))
+    return VerifierCritic(verifier, name or name_of(verifier), oracle or bool(getattr(verifier, "oracle", False)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list
                 "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
             )
         rank = _rank(critic, model)
-        name = "self" if rank == SELF and not critic.given_name else _name(critic)
+        name = "self" if rank == SELF and not critic.given_name else name_of(critic)
         taken[name] = taken.get(name, 0) + 1
         name = name if taken[name] == 1 else f"{name}-{taken[name]}"
         # A question names who is asked: of two people with one name, an answer would be taken for either's.
@@ -193,5 +194,6 @@ def _rank(critic: Any, model: BaseChatModel | None) -> int:
     return CALLABLE
 
 
-def _name(target: Any) -> str:
+def name_of(target: Any) -> str:
+    """Return the name of a callable or an object."""
     return str(getattr(target, "name", None) or getattr(target, "__name__", None) or type(target).__name__)

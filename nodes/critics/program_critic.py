@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.critique import Critique
 from ...state.events import Event, clean
 from ...state.summary import attempts
+from ..arguments import checked_count
 from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt, reseeded
@@ -174,8 +175,7 @@ def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
         raise TypeError(f"model must be a chat model, such as chat_model(…) gives, not {model!r}")
     if not hasattr(sandbox, "run"):
         raise TypeError(f"sandbox must be a Sandbox, not {sandbox!r}")
-    if isinstance(programs, bool) or not isinstance(programs, int) or programs < 1:
-        raise ValueError(f"programs must be a whole number, 1 or more, not {programs!r}")
+    checked_count("programs", programs, least=1)
     if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number, 0 or more, not {temperature!r}")
 

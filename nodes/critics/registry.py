@@ -7,7 +7,7 @@ package adds one with an entry point in the group `redraft.critics`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._plugins import load_plugin, plugin_cache, plugins
 from ..verify.verifiers import known_verifiers, stored_verifier
@@ -57,10 +57,6 @@ class CriticKind(NamedTuple):
     argument: str = ""
     """The argument as a help page shows it: `MODEL` is `self` or a model's spec, anything else a text. Empty: it takes
     none."""
-    judged_by: Literal["model", "program"] = "model"
-    """Who decides. A program decides alone where its critic is a `verifier_critic`."""
-    needs: Literal["model", "sandbox", "model and sandbox", ""] = "model"
-    """What must be there for it to be asked."""
     measured: bool = False
     """Its score is measured, and no opinion: of several votes the mean score counts, not the share that accepts."""
 
@@ -79,7 +75,7 @@ def known_critics() -> Mapping[str, CriticKind]:
             raise ValueError(f"the critic {kind.name!r} ({point.value}) has the name of another one")
     for checks in known_verifiers().values():
         line, build = f"as --verify {checks.name}", partial(_verifier, checks.name)
-        kinds[checks.name] = CriticKind(checks.name, line, build, checks.argument, "program", "")
+        kinds[checks.name] = CriticKind(checks.name, line, build, checks.argument)
     return kinds
 
 
@@ -175,13 +171,13 @@ def _tests(model: object, argument: str) -> Any:
 
 
 def _checklist(model: BaseChatModel, argument: str) -> Any:
-    from .checklist_critic import ChecklistCritic
+    from .measured_critics import ChecklistCritic
 
     return ChecklistCritic(model, name=f"checklist:{argument or SELF}")
 
 
 def _logprob(model: BaseChatModel, argument: str) -> Any:
-    from .logprob_critic import LogprobCritic
+    from .measured_critics import LogprobCritic
 
     return LogprobCritic(model, name=f"logprob:{argument or SELF}")
 
@@ -193,9 +189,9 @@ def _field(model: object, argument: str) -> Any:
 
 
 OWN = (
-    CriticKind("program", "for numbers: a program that the model writes", _program, "", "program", "model and sandbox"),
-    CriticKind("tests", "for code: the tests in the task must pass", _tests, "", "program", "sandbox"),
+    CriticKind("program", "for numbers: a program that the model writes", _program),
+    CriticKind("tests", "for code: the tests in the task must pass", _tests),
     CriticKind("checklist", "four yes/no questions", _checklist, "MODEL", measured=True),
     CriticKind("logprob", "the probability of yes", _logprob, "MODEL", measured=True),
-    CriticKind("field", "a score in labelled rows, for calibrate", _field, "NAME", "program", ""),
+    CriticKind("field", "a score in labelled rows, for calibrate", _field, "NAME"),
 )

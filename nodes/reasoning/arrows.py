@@ -11,11 +11,12 @@ from ...state.events import failure, record
 from ...state.limits import limits_in_force
 from ...state.stopping import spent_budget
 from ...state.summary import rounds
+from ..arguments import checked_count
 from ..retrieve import retrieve
 from ..runtime.dual import Do, DualRunnable
 from .branches import Branch
 from .pipeline_steps import repeated
-from .steps import ReasoningSteps, StepName, checked_count, nothing_to
+from .steps import ReasoningSteps, StepName, nothing_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

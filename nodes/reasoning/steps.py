@@ -47,7 +47,6 @@ __all__ = [
     "ScoredCritic",
     "ScoredCritique",
     "StepName",
-    "checked_count",
     "checked_model",
     "nothing_to",
     "thinking",
@@ -253,12 +252,6 @@ def checked_model(name: str, model: object) -> None:
     """Raise TypeError if `model` is a text."""
     if isinstance(model, str):
         raise TypeError(f"{name}={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
-
-
-def checked_count(name: str, value: object, *, least: int) -> None:
-    """Raise ValueError unless `value` is a whole number from `least` up."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r}: it must be a whole number from {least} up")
 
 
 def nothing_to(name: StepName, events: Sequence[Event]) -> str:

@@ -48,6 +48,7 @@ __all__ = [
     "extra_update",
     "journal_in_force",
     "metered",
+    "recorded",
 ]
 
 Update = dict[str, Any]
@@ -314,6 +315,14 @@ def emit(**progress: Any) -> None:
         note_event(config, progress)
     role = ROLES.get(progress.get("node") or progress.get("kind", ""))
     writer({"role": role, **progress} if role else progress)
+
+
+def recorded(state: Mapping[str, Any], *news: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update that appends events to the record, and stream them."""
+    update = record(state, *news)
+    for event in update["events"]:
+        emit(**event)
+    return update
 
 
 def emitter() -> Callable[..., None]:

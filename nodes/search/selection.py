@@ -71,15 +71,9 @@ def select(
         ranking = Ranking(judge, prices, state, config, explored)
         room = rounds_allowed(limits) - sum(path["level"] > 0 for path in level.begun)
         out_of_steps = state.get("remaining_steps", STEPS_A_LEVEL + 1) <= STEPS_A_LEVEL
-        reason: StopReason | None = None
-        if level.accepted and stop_when == "accepted":
-            reason = "accepted"
-        elif budget := spent_budget((), limits, besides=ranking.spent) or _refused(level.all):
-            reason = budget
-        elif not level.open:
-            reason = _ended(level.running)
-        elif level.number >= depth or room <= 0 or out_of_steps:
-            reason = "max_rounds"
+        budget = spent_budget((), limits, besides=ranking.spent) or _refused(level.all)
+        at_the_end = level.number >= depth or room <= 0 or out_of_steps
+        reason = _reason(level, stop_when, budget, at_the_end=at_the_end)
         shared = budgets.find(search, level.number)
         budgets.end(search, level.number)
         if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
@@ -159,6 +153,17 @@ def _survey(state: Mapping[str, Any]) -> _Level:
     return _Level(number, every, begun, before, running, going_on)
 
 
+def _reason(level: _Level, stop_when: StopWhen, budget: StopReason | None, *, at_the_end: bool) -> StopReason | None:
+    """Return why the search stops after a level, or `None` where it goes on."""
+    if level.accepted and stop_when == "accepted":
+        return "accepted"
+    if budget:
+        return budget
+    if not level.open:
+        return _ended(level.running)
+    return "max_rounds" if at_the_end else None
+
+
 def _refused(paths: Sequence[Path]) -> StopReason | None:
     """Return the budget for which a path was left out, or a call of one refused while others were under way."""
     reasons = [path.get("skipped") or path["stop_reason"] for path in paths]
@@ -180,6 +185,8 @@ def _record(
     run = current_run(winner["values"]["events"]) if winner else []
     others = [path["usage"] for path in level.begun if path["name"] not in family]
     others += [path["usage"] for path in level.before]
+    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
+    evidence = {name: rows for name, rows in (("comparisons", ranking.compared), ("lost", lost)) if rows}
     best = best_draft(run, keep=keep)
     chosen = f"{winner['name']} is the best of {len(level.begun)} paths." if winner else "There is no draft."
     verdict: dict[str, Any] = {
@@ -195,13 +202,12 @@ def _record(
         "stop_reason": reason,
         "limits": dict(ranking.state["limits"]),
     }
-    if winner is not None:
-        verdict["branch"] = winner["name"]
-    if any(path["oracle"] for path in level.begun):
-        verdict["oracle"] = True
-    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
-    if evidence := {name: entries for name, entries in (("comparisons", ranking.compared), ("lost", lost)) if entries}:
-        verdict["evidence"] = evidence
+    marks = {
+        "branch": winner and winner["name"],
+        "oracle": any(path["oracle"] for path in level.begun),
+        "evidence": evidence,
+    }
+    verdict |= {name: mark for name, mark in marks.items() if mark}
     return [*({key: value for key, value in event.items() if key != "prev"} for event in run[1:]), verdict]
 
 

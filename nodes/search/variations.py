@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import checked_temperature
 from ..critics.critics import HumanCritic
 from ..generate import GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
@@ -53,11 +54,7 @@ class Variation:
             require_model(self.model, what="the model of a Variation")
         if self.critics == []:
             raise ValueError(f"critic={self.critic!r} names no critic; leave it out for the critics of all")
-        value: object = self.temperature
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise TypeError(f"temperature must be a number from 0 up, or None, not {value!r}")
-        if value is not None and not value >= 0:
-            raise ValueError(f"temperature must be a number from 0 up, or None, not {value!r}")
+        checked_temperature("temperature", self.temperature)
         check_critics(self.critics or ())
 
     @property

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ...models.thoughts import without_thought
-from .visible_tests import parse_python
+from .visible_tests import FUTURE, parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +144,6 @@ def row_text(row: Mapping[str, Any], key: str) -> str:
 
 INDENT = 4
 FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
-FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 DEFINITION = re.compile(r"^(?:async )?def (\w+)", re.MULTILINE)
 MARK = re.compile(r"^# Write the function (\w+)\.$", re.MULTILINE)
 NAMED = re.compile(

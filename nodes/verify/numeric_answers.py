@@ -140,15 +140,7 @@ def _value(numeral: re.Match[str] | None) -> Decimal | None:
     before, after = text[max(0, numeral.start() - NEAR) : numeral.start()], text[numeral.end() : numeral.end() + NEAR]
     letters = ATTACHED.match(after)
     scale = _attached_scale(letters["letters"], paid=bool(parts["currency"])) if letters else 0
-    if scale is None or (letters and letters["digit"]) or CHANGED_BEFORE.search(before) or CHANGED_AFTER.match(after):
-        return None
-    if negative and (before.endswith((")", "]", "}", ") ", "] ", "} ", "-")) or before[-1:] + after[:1] == "||"):
-        return None
-    if LOOSE_MINUS.search(before) and not (before.strip(" \t-–—") == "" and after.split("\n")[0].strip()):
-        return None
-    if ("." in numeral[0] and after.startswith(("..", "…"))) or (
-        FACTORIAL.match(after) and SMALL.fullmatch(numeral[0])
-    ):
+    if scale is None or (letters and letters["digit"]) or _changed(numeral[0], before, after, negative=negative):
         return None
     value = _absolute(parts)
     for word in (parts["scales"] or "").lower().split():
@@ -159,6 +151,18 @@ def _value(numeral: re.Match[str] | None) -> Decimal | None:
     if 0 < int(value.as_tuple().exponent) <= MOST_ZEROS:
         value = value.quantize(Decimal(1), context=EXACT_SCALE)
     return value.copy_negate() if negative else value
+
+
+def _changed(numeral: str, before: str, after: str, *, negative: bool) -> bool:
+    """Return whether what stands around a numeral changes its value."""
+    if CHANGED_BEFORE.search(before) or CHANGED_AFTER.match(after):
+        return True
+    if negative and (before.endswith((")", "]", "}", ") ", "] ", "} ", "-")) or before[-1:] + after[:1] == "||"):
+        return True
+    if LOOSE_MINUS.search(before) and not (before.strip(" \t-–—") == "" and after.split("\n", maxsplit=1)[0].strip()):
+        return True
+    goes_on = "." in numeral and after.startswith(("..", "…"))
+    return goes_on or bool(FACTORIAL.match(after) and SMALL.fullmatch(numeral))
 
 
 def _absolute(found: re.Match[str]) -> Decimal | None:

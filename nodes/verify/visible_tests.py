@@ -97,20 +97,26 @@ class _Setup:
         """Return the setup with more statements behind it."""
         nodes = [node for statement in parse_python(source) for node in ast.walk(statement)]
         loaded = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-        bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
-        bound |= {(alias.asname or alias.name).partition(".")[0] for alias in imports}
         dotted = {
             node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         }
         return _Setup(
             f"{self.source}\n{source}" if self.source else source,
             tuple(dict.fromkeys([*self.loaded, *loaded])),
-            self.bound | bound,
+            self.bound.union(*map(_bound_by, nodes)),
             self.dotted | dotted,
         )
+
+
+def _bound_by(node: ast.AST) -> set[str]:
+    """Return the name that a node of the tree binds, if any."""
+    if isinstance(node, ast.Name):
+        return set() if isinstance(node.ctx, ast.Load) else {node.id}
+    if isinstance(node, ast.arg):
+        return {node.arg}
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    return {(node.asname or node.name).partition(".")[0]} if isinstance(node, ast.alias) else set()
 
 
 def _statements(text: str) -> list[VisibleTest]:
@@ -218,11 +224,15 @@ def _calls(text: str, name: str) -> Iterator[VisibleTest]:
         relation = RELATION.match(text, start.end() + len(call)) if call else None
         value = _plain_value(text, relation.end()) if relation else ""
         left -= 0 if value or not relation else LONGEST_CALL
-        if relation and value and REST.match(text, relation.end() + len(value)) and _literal(value):
-            body = parse_python(name + call)
-            node = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-            if isinstance(node, ast.Call) and all(map(_is_plain, [*node.args, *(key.value for key in node.keywords)])):
-                yield _equality(name + call, _literal(value), _Setup())
+        ends_there = relation and value and REST.match(text, relation.end() + len(value))
+        if ends_there and _literal(value) and _is_plain_call(name + call):
+            yield _equality(name + call, _literal(value), _Setup())
+
+
+def _is_plain_call(source: str) -> bool:
+    body = parse_python(source)
+    node = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    return isinstance(node, ast.Call) and all(map(_is_plain, [*node.args, *(key.value for key in node.keywords)]))
 
 
 def _bracketed(text: str, start: int) -> str:

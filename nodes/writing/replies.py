@@ -18,6 +18,7 @@ __all__ = [
     "reasoning_only",
     "refused",
     "rejection",
+    "reply_in",
     "same_text",
 ]
 
@@ -41,7 +42,7 @@ def reasoning_only(result: Any) -> bool:
         return False
     if _whole_text(result).strip():
         return True
-    message = _reply_in(result)
+    message = reply_in(result)
     if message is None:
         return False
     blocks = [block.get("type") for block in message.content if isinstance(block, Mapping)]
@@ -51,7 +52,8 @@ def reasoning_only(result: Any) -> bool:
     return bool({"reasoning", "thinking", "redacted_thinking"} & set(blocks) or any(apart) or counted)
 
 
-def _reply_in(result: Any) -> AIMessage | None:
+def reply_in(result: Any) -> AIMessage | None:
+    """Return the last message of a model in what an agent or a model returned."""
     messages = result.get("messages") if isinstance(result, Mapping) else [result]
     replies = [message for message in messages or [] if isinstance(message, AIMessage)]
     return replies[-1] if replies else None
@@ -67,7 +69,7 @@ def _whole_text(result: Any) -> str:
             if isinstance(result.get(key), str):
                 return str(result[key])
         if isinstance(result.get("messages"), list):
-            reply = _reply_in(result)
+            reply = reply_in(result)
             return "" if reply is None else str(reply.text)
     keys = f" with keys {sorted(map(str, result))}" if isinstance(result, Mapping) else ""
     raise TypeError(

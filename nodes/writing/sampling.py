@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
 
 from ...state.events import Sample, clean
+from ..arguments import checked_temperature
 from ..runtime.dual import Do, DualRunnable
 from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
@@ -127,10 +128,5 @@ def revising_model(model: BaseChatModel, temperature: float | None) -> Runnable[
         TypeError: The temperature is no number.
         ValueError: It is below 0.
     """
-    if temperature is None:
-        return model
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float):
-        raise TypeError(f"refine_temperature must be a number from 0 up, or None, not {temperature!r}")
-    if not temperature >= 0:
-        raise ValueError(f"refine_temperature must be a number from 0 up, or None, not {temperature!r}")
-    return sampled(model, temperature)
+    checked_temperature("refine_temperature", temperature)
+    return model if temperature is None else sampled(model, temperature)

@@ -500,7 +500,7 @@ def test_a_model_given_as_a_text_is_refused_by_name() -> None:
     """With what makes a model of it."""
     with pytest.raises(TypeError, match=r"critic='local' is a text.*chat_model"):
         build_pipeline_graph("UseDraft", ScriptedModel([]), critic="local")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="k='4'"):
+    with pytest.raises(ValueError, match="top_k must be a whole number from 1 up, not '4'"):
         build_pipeline_graph("UseDraft", ScriptedModel([]), k="4")  # type: ignore[arg-type]
 
 

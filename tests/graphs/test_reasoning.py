@@ -142,7 +142,7 @@ def test_other_critics_can_stand_in(run: Any) -> None:
     ("options", "error", "says"),
     [
         ({"threshold": 2}, ValueError, "threshold=2"),
-        ({"iterations": -1}, ValueError, "iterations=-1"),
+        ({"iterations": -1}, ValueError, "iterations must be a whole number from 0 up, not -1"),
         ({"query": "x"}, ValueError, "without documents="),
         ({"documents": 3}, TypeError, "a vector store"),
         ({"documents": list, "prepare": dict}, ValueError, "not both"),
@@ -210,8 +210,8 @@ def test_a_passage_can_not_pose_as_the_task(run: Any) -> None:
         ({"refine_prompt": "{task}"}, "refine_prompt= is called improve_prompt="),
         ({"max_rounds": 2}, "max_rounds= is called iterations="),
         ({"draft_prompt": []}, "draft_prompt is empty"),
-        ({"iterations": "3"}, "iterations='3'"),
-        ({"iterations": True}, "iterations=True"),
+        ({"iterations": "3"}, "iterations must be a whole number from 0 up, not '3'"),
+        ({"iterations": True}, "iterations must be a whole number from 0 up, not True"),
         ({"limits": 3}, "limits must be"),
     ],
 )

@@ -11,8 +11,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from redraft.faces.run_config import RunConfig
 from redraft.models import ScriptedModel
-from redraft.nodes.critics.checklist_critic import QUESTIONS, ChecklistCritic
-from redraft.nodes.critics.logprob_critic import LogprobCritic
+from redraft.nodes.critics.measured_critics import QUESTIONS, ChecklistCritic, LogprobCritic
 from redraft.server.engine.assistants import assistants_of
 from redraft.server.settings import Settings
 

@@ -149,7 +149,7 @@ def test_a_number_copied_from_the_only_program_accepts_nothing(sandbox: Sandbox)
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "3"])
 def test_no_programs_at_all_are_refused_at_build(sandbox: Sandbox, bad: Any) -> None:
     """A critic that may write no program could accept nothing, and is refused."""
-    with pytest.raises(ValueError, match=f"programs must be a whole number, 1 or more, not {bad!r}"):
+    with pytest.raises(ValueError, match=f"programs must be a whole number from 1 up, not {bad!r}"):
         program_critic(ScriptedModel([]), sandbox, programs=bad)
 
 

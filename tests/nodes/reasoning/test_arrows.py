@@ -286,11 +286,14 @@ def test_a_model_without_tools_is_refused(go: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda model: refinement_loop(model, iterations=-1), "iterations=-1"),
+        (lambda model: refinement_loop(model, iterations=-1), "iterations must be a whole number from 0 up, not -1"),
         (lambda model: critique(model, threshold=1.5), "threshold=1.5"),
         (lambda model: draft(model, prompt="{nothing}"), "draft_prompt uses unknown variables"),
         (lambda model: InParallel(), "give the arrows"),
-        (lambda model: draft(model, k=0).invoke(TOPIC.with_documents(list)), "k=0: it must be"),
+        (
+            lambda model: draft(model, k=0).invoke(TOPIC.with_documents(list)),
+            "k must be a whole number from 1 up, not 0",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_build(build: Any, says: str) -> None:
@@ -416,11 +419,23 @@ def test_documents_that_were_taken_away_are_not_shown_any_more(go: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "error", "says"),
     [
-        (lambda model: refinement_loop(model, iterations="3"), ValueError, "iterations='3'"),
-        (lambda model: refinement_loop(model, iterations=2.5), ValueError, "iterations=2.5"),
-        (lambda model: refinement_loop(model, iterations=True), ValueError, "iterations=True"),
+        (
+            lambda model: refinement_loop(model, iterations="3"),
+            ValueError,
+            "iterations must be a whole number from 0 up, not '3'",
+        ),
+        (
+            lambda model: refinement_loop(model, iterations=2.5),
+            ValueError,
+            "iterations must be a whole number from 0 up, not 2.5",
+        ),
+        (
+            lambda model: refinement_loop(model, iterations=True),
+            ValueError,
+            "iterations must be a whole number from 0 up, not True",
+        ),
         (lambda model: critique(model, threshold="0.8"), ValueError, "threshold='0.8'"),
-        (lambda model: draft(model, k="4"), ValueError, "k='4'"),
+        (lambda model: draft(model, k="4"), ValueError, "k must be a whole number from 1 up, not '4'"),
         (lambda model: draft(model, prompt=[]), ValueError, "draft_prompt is empty"),
         (lambda model: draft("local"), TypeError, "model='local' is a text.*chat_model"),
         (lambda model: safe(draft(model)).invoke("text"), TypeError, "takes a Branch, or the Result"),
