@@ -156,35 +156,37 @@ def read_promptfoo(source: Source) -> Log:
     )
     parts = [(_label(row, "prompt"), _label(row, "provider")) for _, row in listed]
     named = [len({part[at] for part in parts}) > 1 for at in (0, 1)]
-    entries = []
-    for (where, row), names in zip(listed, parts, strict=True):
-        response, prompt = row.get("response") or {}, row.get("prompt")
-        case = row.get("testCase")
-        description = as_text(case.get("description")) if isinstance(case, dict) else ""
-        # promptfoo numbers the tests that have no description of their own.
-        own = {"description": description} if description and not re.fullmatch(r"Test #\d+", description) else {}
-        entries.append(
-            Entry(
-                where,
-                {"vars": as_text(row.get("vars")), "testIdx": row.get("testIdx"), **own},
-                {"success": row.get("success"), "score": row.get("score"), **(row.get("namedScores") or {})},
-                method=" · ".join(name for name, needed in zip(names, named, strict=True) if needed),
-                task=as_text(prompt.get("raw")) if isinstance(prompt, dict) else "",
-                text=as_text(response.get("output")),
-                model=names[1],
-                tokens=int((row.get("tokenUsage") or response.get("tokenUsage") or {}).get("total") or 0),
-                cost_usd=float(row["cost"]) if is_number(row.get("cost")) and row["cost"] >= 0 else None,
-                seconds=(row.get("latencyMs") or 0) / 1000,
-                # A failed assertion stands there too; it is a verdict and no error.
-                error=(as_text(row.get("error")) or None) if row.get("failureReason") == NO_ANSWER else None,
-            )
-        )
+    entries = [
+        _promptfoo_entry(where, row, " · ".join(name for name, needed in zip(names, named, strict=True) if needed))
+        for (where, row), names in zip(listed, parts, strict=True)
+    ]
     tests = {(entry.method, entry.ids["vars"]) for entry in entries}
     # The variables name a test wherever it stands in its file; the number only where two tests share them.
     ids = ("vars",) if len(tests) == len(entries) else ("testIdx",)
     config = document.get("config") if isinstance(document, dict) else None
     title = as_text(config.get("description")) if isinstance(config, dict) else ""
     return Log(source.path, "promptfoo results", entries, ids, ("success",), dataset=title)
+
+
+def _promptfoo_entry(where: str, row: dict[str, Any], method: str) -> Entry:
+    response, prompt, case = row.get("response") or {}, row.get("prompt"), row.get("testCase")
+    description = as_text(case.get("description")) if isinstance(case, dict) else ""
+    # promptfoo numbers the tests that have no description of their own.
+    own = {"description": description} if description and not re.fullmatch(r"Test #\d+", description) else {}
+    return Entry(
+        where,
+        {"vars": as_text(row.get("vars")), "testIdx": row.get("testIdx"), **own},
+        {"success": row.get("success"), "score": row.get("score"), **(row.get("namedScores") or {})},
+        method=method,
+        task=as_text(prompt.get("raw")) if isinstance(prompt, dict) else "",
+        text=as_text(response.get("output")),
+        model=_label(row, "provider"),
+        tokens=int((row.get("tokenUsage") or response.get("tokenUsage") or {}).get("total") or 0),
+        cost_usd=float(row["cost"]) if is_number(row.get("cost")) and row["cost"] >= 0 else None,
+        seconds=(row.get("latencyMs") or 0) / 1000,
+        # A failed assertion stands there too; it is a verdict and no error.
+        error=(as_text(row.get("error")) or None) if row.get("failureReason") == NO_ANSWER else None,
+    )
 
 
 def _promptfoo_results(source: Source) -> list[Any]:
@@ -290,6 +292,12 @@ def read_inspect(source: Source) -> Log:
     )
 
 
+def _completion(output: dict[str, Any]) -> str:
+    """Return the text of a sample's output."""
+    choices = output.get("choices") or ()
+    return _content((choices[0].get("message") or {}).get("content") if choices else output.get("completion"))
+
+
 def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
     """Yield the drafts of a sample: those scored on the way, then the answer."""
     output = sample.get("output") or {}
@@ -298,8 +306,6 @@ def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[
     final = {
         key: value for name, score in scores.items() for key, value in _inspect_values(name, score.get("value")).items()
     }
-    choices = output.get("choices") or ()
-    completion = (choices[0].get("message") or {}).get("content") if choices else output.get("completion")
     answer = next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), "")
     error = sample.get("error")
     common: dict[str, Any] = {
@@ -322,7 +328,7 @@ def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[
         **common,
         scores=final,
         round=len(rounds) if rounds else None,
-        text=answer or _content(completion),
+        text=answer or _completion(output),
         tokens=max(tokens - spent_before, 0),
         seconds=float(sample.get("total_time") or 0.0),
     )

@@ -204,13 +204,7 @@ def tune_prompts(
             saver=saver, runner=runner, ledger=ledger, reflection_model=reflection_model or model,
             limits=limits or {}, concurrency=concurrency, shown_characters=shown_characters,
         )  # fmt: skip
-        try:
-            untuned = adapter.trials(own, split.validation)
-        except TuningBudgetSpentError:
-            raise ValueError(
-                f"{budget_tokens} tokens do not pay for the untuned prompts on {len(split.validation)} validation "
-                f"rows ({ledger.spent} were spent): give more, or fewer rows"
-            ) from None
+        untuned = _untuned(adapter, ledger, own, split)
         # The report is paid from the same budget: two runs of each row, but no more than half of all.
         a_row = fmean(trial.tokens for trial in untuned)
         reserve = min(round(2 * len(split.held_out) * a_row * cost_up_to), budget_tokens // 2)
@@ -252,9 +246,6 @@ def tune_prompts(
                 adapter, own, result.candidates[best], split.held_out, at_once=concurrency, cost_up_to=cost_up_to
             )
     chosen = dict(result.candidates[best])
-    reflected = sum(
-        call.tokens for thread, calls in ledger.calls.items() if thread.startswith("reflection/") for call in calls
-    )
     return {
         "format": FORMAT,
         **identity,
@@ -264,7 +255,7 @@ def tune_prompts(
         "budget_tokens": budget_tokens,
         "spent_tokens": {
             "all": ledger.spent,
-            "reflection": reflected,
+            "reflection": _reflected(ledger),
             "report": report["tokens"] if report else 0,
         },
         "stopped": watch.stopped,
@@ -285,6 +276,28 @@ def tune_prompts(
         "candidates": len(result.candidates),
         "refused": adapter.refused,
     }
+
+
+def _reflected(ledger: CallLedger) -> int:
+    """Return the tokens that reflection took."""
+    return sum(
+        call.tokens for thread, calls in ledger.calls.items() if thread.startswith("reflection/") for call in calls
+    )
+
+
+def _untuned(adapter: PromptAdapter, ledger: CallLedger, prompts: Mapping[str, str], split: Split) -> list[Trial]:
+    """Return what the prompts to begin with do on the validation rows.
+
+    Raises:
+        ValueError: The budget does not pay for it.
+    """
+    try:
+        return adapter.trials(prompts, split.validation)
+    except TuningBudgetSpentError:
+        raise ValueError(
+            f"{ledger.limit} tokens do not pay for the untuned prompts on {len(split.validation)} validation "
+            f"rows ({ledger.spent} were spent): give more, or fewer rows"
+        ) from None
 
 
 def _check(method: str, **numbers: int) -> None:

@@ -22,7 +22,7 @@ from .rubrics import VOTES, Judgement, Vote, vote_on
 if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.usage import Usage
-    from .rubrics import QualityAssessment, Rubric
+    from .rubrics import Dimension, QualityAssessment, Rubric
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
 
@@ -177,8 +177,6 @@ def rubric_critic(
     panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
     if unknown := sorted(named.keys() - set(rubric.names)):
         raise ValueError(f"judges={unknown!r}: the rubric has no such dimension, only {', '.join(rubric.names)}")
-    if vote not in VOTES:
-        raise ValueError(f"vote must be one of {', '.join(VOTES)}, not {vote!r}")
     if wrong := [one for one in panel if not isinstance(one, BaseChatModel)]:
         raise TypeError(f"judge is a chat model, or several, not {wrong[0]!r}; functions stand in judges=")
     unjudged = [one for one in rubric.dimensions if one.name not in named]
@@ -186,19 +184,12 @@ def rubric_critic(
         raise ValueError(
             f"nobody judges {unjudged[0].name!r}: give judge= a model, or judges={{{unjudged[0].name!r}: …}}"
         )
-    if threshold is not None and not _is_number(threshold):
-        raise TypeError(f"threshold must be a number between 0 and 1, not {threshold!r}")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ValueError(f"threshold must be between 0 and 1, not {threshold!r}")
-    if not (isinstance(adaptive, bool) or callable(adaptive)):
-        raise TypeError(f"adaptive must be True, False or a function (task, threshold), not {adaptive!r}")
-    if not (cache is None or cache is False or isinstance(cache, BaseCache)):
-        raise TypeError(f"cache must be a cache of LangGraph, None (memory) or False (none), not {cache!r}")
-    seated: list[tuple[RubricJudge, int | None]] = []
-    for one in rubric.dimensions:
-        if (chosen := named.get(one.name)) is not None:
-            model_judge = ModelJudge(chosen, [one], prompt=prompt) if isinstance(chosen, BaseChatModel) else None
-            seated.append((model_judge or FunctionJudge(one.name, chosen), None))  # type: ignore[arg-type]
+    _check(vote, threshold, adaptive, cache)
+    seated: list[tuple[RubricJudge, int | None]] = [
+        (_own_judge(dimension, named[dimension.name], prompt), None)
+        for dimension in rubric.dimensions
+        if named.get(dimension.name) is not None
+    ]
     for seat, model in enumerate(panel if unjudged else []):
         groups = [unjudged] if together else [[one] for one in unjudged]
         seated += [(ModelJudge(model, group, prompt=prompt), seat) for group in groups]
@@ -215,6 +206,26 @@ def rubric_critic(
         cache=cache or None,
         name=name,
     )
+
+
+def _own_judge(dimension: Dimension, judge: BaseChatModel | DimensionJudge, prompt: str) -> RubricJudge:
+    if isinstance(judge, BaseChatModel):
+        return ModelJudge(judge, [dimension], prompt=prompt)
+    return FunctionJudge(dimension.name, judge)  # type: ignore[return-value]  # a tuple of one is one of any length
+
+
+def _check(vote: object, threshold: object, adaptive: object, cache: object) -> None:
+    """Raise ValueError or TypeError unless each makes sense as an argument of `rubric_critic`."""
+    if vote not in VOTES:
+        raise ValueError(f"vote must be one of {', '.join(VOTES)}, not {vote!r}")
+    if threshold is not None and not _is_number(threshold):
+        raise TypeError(f"threshold must be a number between 0 and 1, not {threshold!r}")
+    if isinstance(threshold, int | float) and not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must be between 0 and 1, not {threshold!r}")
+    if not (isinstance(adaptive, bool) or callable(adaptive)):
+        raise TypeError(f"adaptive must be True, False or a function (task, threshold), not {adaptive!r}")
+    if not (cache is None or cache is False or isinstance(cache, BaseCache)):
+        raise TypeError(f"cache must be a cache of LangGraph, None (memory) or False (none), not {cache!r}")
 
 
 def _is_number(value: object) -> bool:

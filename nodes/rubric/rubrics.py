@@ -122,41 +122,52 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
     weights = {dimension.name: dimension.weight / whole for dimension in rubric.dimensions}
     complete = {name: judgements.get(name, Judgement(reason="nobody judged it")) for name in rubric.names}
     scores = {name: one.score for name, one in complete.items() if one.score is not None}
-    unreadable = {name: one.reason for name, one in complete.items() if one.score is None}
     read = sum(weights[name] for name in scores)
     overall = min(1.0, sum(weights[name] * score for name, score in scores.items()) / read) if scores else None
-    suggestions = {
-        dimension.name: complete[dimension.name].suggestion.strip() or _wish(dimension)
-        for dimension in sorted(
-            (one for one in rubric.dimensions if one.name in scores),
-            key=lambda one: (weights[one.name] * (scores[one.name] - 1), one.name),
-        )
-        if scores[dimension.name] < 1 or complete[dimension.name].refused
-    }
+    suggestions = _suggestions(rubric, complete, weights)
     weak = [name for name in suggestions if scores[name] < rubric.weak_below]
     required = {one.name for one in rubric.dimensions if one.required}
     blocking = [name for name in scores if complete[name].refused or (name in required and name in weak)]
-    details: dict[str, Any] = {
-        "threshold": wanted,
-        "weights": weights,
-        "judged_by": {name: one.by for name, one in complete.items()},
-        "reasons": {name: one.reason for name, one in complete.items() if one.reason and name in scores},
-        "suggestions": suggestions,
-        "weak": weak,
-        "cached": [name for name, one in complete.items() if one.cached],
-    }
+    details = {"threshold": wanted, "weights": weights, "suggestions": suggestions, "weak": weak, **_judged(complete)}
     if blocking:
         details["blocking"] = blocking
-    if unreadable:
-        details |= {"unreadable": unreadable, "partial": True}
     return QualityAssessment(
         overall_score=overall,
         dimension_scores=scores,
         improvement_suggestions=[f"{name}: {suggestions[name]}" for name in weak],
         # A mean of tenths may fall short of the threshold by a rounding error.
-        meets_threshold=overall is not None and not unreadable and not blocking and round(overall, 9) >= wanted,
+        meets_threshold=overall is not None
+        and len(scores) == len(complete)
+        and not blocking
+        and round(overall, 9) >= wanted,
         assessment_details=details,
     )
+
+
+def _judged(judgements: Mapping[str, Judgement]) -> dict[str, Any]:
+    """Return who judged each dimension and why, and which judgements can't be read."""
+    unreadable = {name: judgement.reason for name, judgement in judgements.items() if judgement.score is None}
+    return {
+        "judged_by": {name: judgement.by for name, judgement in judgements.items()},
+        "reasons": {
+            name: judgement.reason
+            for name, judgement in judgements.items()
+            if judgement.reason and name not in unreadable
+        },
+        "cached": [name for name, judgement in judgements.items() if judgement.cached],
+        **({"unreadable": unreadable, "partial": True} if unreadable else {}),
+    }
+
+
+def _suggestions(rubric: Rubric, judgements: Mapping[str, Judgement], weights: Mapping[str, float]) -> dict[str, str]:
+    """Return what would be better, by dimension: first where the overall score loses most."""
+    lost = {
+        name: (weights[name] * (judgement.score - 1), name)
+        for name, judgement in judgements.items()
+        if judgement.score is not None and (judgement.score < 1 or judgement.refused)
+    }
+    short = sorted((dimension for dimension in rubric.dimensions if dimension.name in lost), key=lambda d: lost[d.name])
+    return {dimension.name: judgements[dimension.name].suggestion.strip() or _wish(dimension) for dimension in short}
 
 
 def _wish(dimension: Dimension) -> str:
