@@ -29,6 +29,7 @@ __all__ = ["main"]
 HERE = Path(__file__).parent
 QUICK = ("--quick",)
 BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "routes": ((), ()),
     "loop_cost": (QUICK, ("--full",)),
     "throughput": (QUICK, ("--full",)),
     "many_threads": (QUICK, ("--full",)),

@@ -98,7 +98,7 @@ def test_a_prompt_shows_the_passages_with_their_numbers_and_sources() -> None:
     ("documents", "k", "error", "says"),
     [
         (42, 4, TypeError, "a vector store, a retriever, or a callable"),
-        (list, 0, ValueError, "at least one passage"),
+        (list, 0, ValueError, "k must be a whole number from 1 up"),
     ],
 )
 def test_what_can_not_be_searched_is_refused_at_build(documents: Any, k: int, error: Any, says: str) -> None:
