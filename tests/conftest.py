@@ -111,6 +111,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if (item in some) is (cases == "some")]
     config.hook.pytest_deselected(items=[item for item in items if (item in some) is not (cases == "some")])
     items[:] = chosen
+    option = config.option
+    if cases == "some" and not (option.room or option.keyword or option.markexpr) and config.args == ["tests"]:
+        most = json.loads(Path(__file__).with_name("budgets.json").read_text(encoding="utf-8"))["suite"]["cases"]
+        if len(items) > most:
+            raise pytest.UsageError(
+                f"`make test` has {len(items)} cases, budget {most}: mark some `slow` or `one_of_each`, or raise it in "
+                "tests/budgets.json and say why"
+            )
 
 
 def _some(items: list[pytest.Item]) -> set[pytest.Item]:

@@ -1,0 +1,38 @@
+"""CPU time of the test suite, beside its budget in `tests/budgets.json`.
+
+    python benchmarks/suite_cost.py make test
+
+Prints what the command prints, then one line. The exit code is the command's, or 1 where it took more than the budget:
+the time of all processes that it started and waited for counts.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Run the tests and print their cost."""
+    budget = json.loads((ROOT / "tests" / "budgets.json").read_text(encoding="utf-8"))["suite"]["cpu_seconds"]
+    started = perf_counter()
+    code = subprocess.run(sys.argv[1:] or ["make", "test"], cwd=ROOT, check=False).returncode
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    verdict = "held" if cpu_s <= budget else "EXCEEDED"
+    print(
+        f"make test: {cpu_s:.0f} CPU-seconds, budget {budget} ({verdict}); {perf_counter() - started:.0f} s by the clock"
+    )
+    return code or int(cpu_s > budget)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
