@@ -194,7 +194,7 @@ class RunConfig(BaseModel):
         return {**fields, **self.options}
 
     def metadata(self) -> dict[str, str]:
-        """Return what goes into `config["metadata"]` of a run: it lands in its checkpoints and in the runs index."""
+        """Return the `config["metadata"]` of a run, which lands in its checkpoints and in the runs index."""
         metadata = {"redraft_preset": self.preset, "redraft_recipe": self._signed()}
         # The paths of a search are threads too, which are resumed one by one.
         path = find_preset(self.preset).paths_as
@@ -211,7 +211,7 @@ class RunConfig(BaseModel):
         return json.dumps(content if mark is None else {**content, "mark": mark}, separators=(",", ":"))
 
     def of_fork(self) -> RunConfig:
-        """Return what a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
+        """Return the recipe that a fork goes on with: of a pipeline, draft, critique and improvement in turn."""
         return self._on(find_preset(self.preset).forks_as or self.preset)
 
     def _on(self, preset: str) -> RunConfig:
@@ -230,7 +230,7 @@ class RunConfig(BaseModel):
         return [spec for spec in dict.fromkeys((self.model, *map(critic_model, (*self.critics, *judges)))) if spec]
 
     def reaches(self) -> list[str]:
-        """Return what it has done beyond a provider's own address, in words: whom it writes to, which files it reads.
+        """Return in words what the recipe would reach beyond the provider: servers it writes to, files it reads.
 
         The address of REDRAFT_MODEL is the user's own.
         """
@@ -332,7 +332,7 @@ class RunConfig(BaseModel):
 
 
 def small_model_options(spec: str, preset: str) -> dict[str, str]:
-    """Return what the loop asks the embedded model in place of what it asks larger ones."""
+    """Return the loop's options for the embedded model, which is too small for the usual ones."""
     return dict(SMALL_MODEL) if spec == "local" and preset == "refine" else {}
 
 
@@ -357,7 +357,7 @@ def _options_model() -> type[BaseModel]:
 
 
 def _judge_content(judge: Any) -> dict[str, Any]:
-    """Return what stands in a judge's file, checked: a thread goes on with the judge that it began with."""
+    """Return the checked content of a judge's file: a thread goes on with the judge that it began with."""
     from ..nodes.critics.judge_file import read_judge
 
     content: dict[str, Any] = read_judge(judge).model_dump(mode="json")

@@ -25,7 +25,7 @@ __all__ = ["served_graphs"]
 
 
 def served_graphs() -> dict[str, str]:
-    """Return what `langgraph.json` says under `graphs`."""
+    """Return the graphs of `langgraph.json`."""
     return {name: f"{__name__}:{_function(name)}" for name, (_, served) in served_presets().items() if served.listed}
 
 

@@ -173,7 +173,7 @@ def option_names() -> Mapping[str, str]:
 
 
 def served_presets() -> dict[str, tuple[Preset, Served]]:
-    """Return what a server and Studio offer, by name."""
+    """Return the presets that a server and Studio offer, by name."""
     offered = {}
     for preset in registered():
         # `None` is served under its own name, () not at all.

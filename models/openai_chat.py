@@ -184,7 +184,7 @@ CUT = "The server's stream ended before the reply did: nothing said that it was 
 
 
 def _failed_connection(error: openai.APIConnectionError) -> str:
-    """Return what went wrong with a connection, and how often it was tried."""
+    """Return the error of a failed connection, which says how often it was tried."""
     retries = int(error.request.headers.get("x-stainless-retry-count", "0"))
     attempts = f" (attempt {retries + 1}, the last one)" if retries else ""
     if isinstance(error, openai.APITimeoutError):

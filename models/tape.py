@@ -110,7 +110,7 @@ def request_key(messages: Sequence[BaseMessage], stop: list[str] | None, options
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    """Return what a message says; blocks that only carry a cache point become plain text again."""
+    """Return a message's content; blocks that only carry a cache point become plain text again."""
     content: Any = message.content
     blocks = [block for block in content if isinstance(block, dict) and block.get("type") == "text"]
     if blocks and len(blocks) == len(content) and "cache_control" in blocks[0]:

@@ -29,7 +29,7 @@ class ProgramResult(Protocol):
 
     @property
     def stdout(self) -> str:
-        """What the program printed."""
+        """Text that the program printed."""
 
     @property
     def value(self) -> Any:

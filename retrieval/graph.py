@@ -232,7 +232,7 @@ def _answering(
 def _measuring(
     embeddings: str | Embeddings, rerank: str | Embeddings | None
 ) -> tuple[str | Embeddings, dict[str, Any], float]:
-    """Return what measures passages, how a plan says that it does, and the threshold that suits it."""
+    """Return the measure of passages, its name in a plan, and the threshold that suits it."""
     if rerank is None:
         return embeddings, {}, _threshold(embeddings)
     known = CALIBRATIONS.get(rerank) if isinstance(rerank, str) else None

@@ -82,7 +82,7 @@ PLAIN = (str, int, float, list, type(None))
 
 
 def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
-    """Return if each channel holds a value of its type, what is stored of it alone and what waits to be applied.
+    """Raise an error unless each channel holds values of its type, stored alone or waiting to be applied.
 
     Args:
         found: As a saver gives it.
@@ -102,7 +102,7 @@ def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: b
 
 
 def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
-    """Return if a state update holds a value of its type for each channel, and no channel is unknown.
+    """Raise an error unless a state update holds a value of its type for each channel, and no channel is unknown.
 
     Args:
         values: The update, as somebody who does not own the graph sends it.
@@ -123,7 +123,7 @@ def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: 
 
 
 def check_items(channel: str, kind: Any, items: Any) -> None:
-    """Return if the items of a list, such as events, have the types that theirs says.
+    """Raise an error unless the items of a list, such as events, have the types that theirs says.
 
     Raises:
         ValueError: One has not; the message names the channel, the item, what it holds and what would be right.
@@ -133,7 +133,7 @@ def check_items(channel: str, kind: Any, items: Any) -> None:
 
 @cache
 def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
-    """Return what checks all channels of some typed states at once, where they are there; others may hold anything."""
+    """Return a validator of all channels of some typed states at once; other channels may hold anything."""
     from pydantic import TypeAdapter
 
     typed = [get_type_hints(schema, include_extras=True) for schema in schemas]
@@ -149,7 +149,7 @@ def _channel_adapter(channel: str, kind: Any) -> TypeAdapter[Any]:
 
 
 def bare(value: Any) -> Any:
-    """Return what a snapshot or an `Overwrite` puts into the channel."""
+    """Return the value that a snapshot or an `Overwrite` puts into the channel."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, DeltaSnapshot):
@@ -240,7 +240,7 @@ class CheckedDelta(OwnDelta):
 
 
 def last(_: Any, writes: Sequence[Any]) -> Any:
-    """Return what was written last: the reducer of a channel without one."""
+    """Return the last write: the reducer of a channel without one."""
     return writes[-1]
 
 

@@ -56,7 +56,7 @@ def _refuse_later_format(events: Any) -> None:
 
 @lru_cache
 def _check_limits(*limits: tuple[str, type, Any]) -> None:
-    """Return if they make sense; a thread has the same ones in all its checkpoints."""
+    """Raise an error unless the limits make sense; a thread has the same ones in all its checkpoints."""
     Limits(**{name: value for name, _, value in limits})
 
 

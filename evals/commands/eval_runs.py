@@ -188,7 +188,7 @@ class EvalPlan:
             raise ValueError("--ray-address is for --engine ray")
 
     def ray_job(self, method: Method, *, run_id: str) -> RayJob:
-        """Return what Ray's workers are told about the run of one method.
+        """Return the job that Ray's workers get for the run of one method.
 
         Raises:
             ValueError: They can't do it.
@@ -216,7 +216,7 @@ class EvalPlan:
         )
 
     def info(self, method: Method) -> dict[str, Any]:
-        """Return what `run.json` says about the run of one method."""
+        """Return the content of `run.json` for the run of one method."""
         from ...state.limits import merged_limits
         from ..run.provenance import code_commit, prompt_hashes, sampling_temperature
 

@@ -150,7 +150,7 @@ class CodeScorer:
 
 
 def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -> SandboxResult:
-    """Return what became of an answer under the row's hidden tests; `.ok` says whether it passes them.
+    """Run the row's hidden tests on an answer and return the result; `.ok` is true where it passes them all.
 
     An oracle, for evaluations: no graph calls it.
 

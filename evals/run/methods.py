@@ -278,7 +278,7 @@ def preset_method(name: str, graph: Any) -> Method:
 
 
 def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
-    """Return what judges a draft by the gold answer of its task, for `oracle-refine-N`; it says yes or no only."""
+    """Return a judge by the gold answer of a task, for `oracle-refine-N`; it says yes or no only."""
     # By task, since that is all a critic is told; two problems may have the same one.
     by_task: dict[str, list[Problem]] = {}
     for problem in data.problems:

@@ -286,7 +286,7 @@ def _reflected(ledger: CallLedger) -> int:
 
 
 def _untuned(adapter: PromptAdapter, ledger: CallLedger, prompts: Mapping[str, str], split: Split) -> list[Trial]:
-    """Return what the prompts to begin with do on the validation rows.
+    """Run the untuned prompts on the validation rows and return their trials.
 
     Raises:
         ValueError: The budget does not pay for it.

@@ -266,7 +266,7 @@ def _flag(option: Option, graphs: Sequence[str]) -> Parameter:
 
 
 def critic_help() -> str:
-    """Return what `--critic` takes, in words; read off the registry."""
+    """Return the help of `--critic`, read off the registry."""
     from ...nodes.critics.registry import known_critics
     from ...nodes.verify.verifiers import known_verifiers
 

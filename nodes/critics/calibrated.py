@@ -161,7 +161,7 @@ def judge_from_specs(
 def ask_votes(
     critic: Any, task: str, draft: str, history: Sequence[Event], *, votes: int, temperature: float | None
 ) -> Generator[Do, Any, list[Critique]]:
-    """Return what a critic says each time that it is asked about one draft."""
+    """Ask a critic several times about one draft and return its answers."""
     from .critics import read_critiques
 
     critiques: list[Critique] = []

@@ -51,7 +51,7 @@ class JudgePart(BaseModel):
 
 
 class JudgeFile(BaseModel):
-    """What `redraft calibrate` found: at most a share `alpha` of what it accepts is wrong, with confidence 1 - `delta`.
+    """Result of `redraft calibrate`: at most a share `alpha` of what it accepts is wrong, with confidence 1 - `delta`.
 
     Raises:
         ValueError: A field is missing, unknown or makes no sense.
@@ -126,7 +126,7 @@ def bin_of(score: float) -> float:
 
 
 def drifted(judge: JudgeFile, scores: Sequence[float]) -> str | None:
-    """Return what to say where live scores no longer look like the calibration's, or `None` where they do.
+    """Return a warning where live scores no longer look like the calibration's; `None` where they do.
 
     The two-sample test of Kolmogorov and Smirnov, with its asymptotic p-value, which is too large where many scores
     are equal: it rather stays silent. Too few scores say nothing.

@@ -160,7 +160,7 @@ def _judged(judgements: Mapping[str, Judgement]) -> dict[str, Any]:
 
 
 def _suggestions(rubric: Rubric, judgements: Mapping[str, Judgement], weights: Mapping[str, float]) -> dict[str, str]:
-    """Return what would be better, by dimension: first where the overall score loses most."""
+    """Return a suggestion for each dimension that falls short, first where the overall score loses most."""
     lost = {
         name: (weights[name] * (judgement.score - 1), name)
         for name, judgement in judgements.items()

@@ -32,7 +32,7 @@ def open_checkpointer(
     synchronous: Literal["full", "normal"] = "full",
     read_only: bool = False,
 ) -> Checkpointer:
-    """Return what opens, in `with` and `async with`, a saver that serves `invoke` and `ainvoke` and lists its threads.
+    """Return an opener (`with`, `async with`) of a saver that serves `invoke` and `ainvoke` and lists its threads.
 
     ```python
     with open_checkpointer("runs.sqlite") as saver:

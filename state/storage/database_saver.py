@@ -142,7 +142,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     @abstractmethod
     def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return what LangGraph's `get_tuple` returns."""
+        """Read a checkpoint, as LangGraph's `get_tuple`."""
 
     @abstractmethod
     def _checkpoint_steps(
@@ -202,7 +202,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     @abstractmethod
     def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        """Return what LangGraph's `get_delta_channel_history` returns."""
+        """Read a channel's deltas, as LangGraph's `get_delta_channel_history`."""
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -243,7 +243,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             yield found
 
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
-        """Return what is read off a thread's rows; `None` where there is any doubt, or they are encrypted or sealed."""
+        """Read a thread off its rows; return `None` in any doubt, or where they are encrypted or sealed."""
         plain = self.vault is None and self.seal is None
         return off_rows(read, partial(self.rows_of, self._query, thread_id)) if plain else None
 
@@ -365,7 +365,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         return {"configurable": {**names, "checkpoint_id": checkpoint["id"]}}
 
     def _written(self, thread_id: str, namespace: str, checkpoint_id: str) -> builtins.list[Any]:
-        """Return what was written to a thread's record at a checkpoint."""
+        """Return the writes to a thread's record at a checkpoint."""
         table, value = self.writes_table
         rows = self._query(
             f"SELECT type, {value} FROM {table} WHERE thread_id = %(thread_id)s AND checkpoint_ns = %(namespace)s "  # noqa: S608

@@ -110,7 +110,7 @@ class Vault:
         return f"{kind}+{name}", sealed
 
     def unseal(self, kind: str, data: bytes) -> tuple[str, bytes]:
-        """Return what `seal` was given.
+        """Decrypt what `seal` encrypted.
 
         Raises:
             ValueError: It was encrypted with another key, was changed since, or is not encrypted.
@@ -126,7 +126,7 @@ class Vault:
         return TEXT_MARK + base64.b64encode(sealed).decode()
 
     def reveal(self, text: str) -> str:
-        """Return what `hide` was given.
+        """Decrypt what `hide` encrypted.
 
         Raises:
             ValueError: As `unseal`, or it is no text.
@@ -148,7 +148,7 @@ class Vault:
         return {**kept, HIDDEN: self.hide(json.dumps(rest))}
 
     def reveal_metadata(self, metadata: Mapping[str, Any]) -> Any:
-        """Return what `hide_metadata` was given; raises ValueError as `reveal`."""
+        """Decrypt what `hide_metadata` encrypted; raises ValueError as `reveal`."""
         rest = json.loads(self.reveal(metadata.get(HIDDEN, "")))
         return {**rest, **{name: value for name, value in metadata.items() if name in CLEAR}}
 
@@ -194,7 +194,7 @@ BEGUN = (
 
 
 def check_key(query: Query, vault: Vault | None, shown: str, *, begun: bool = True) -> None:
-    """Return if this is the key of a database, or neither has one. The first who opens a new database decides.
+    """Raise an error unless this is a database's key, or neither has one. The first to open a new database decides.
 
     Args:
         query: Runs a statement with `%(name)s` parameters, commits, and returns its rows.

@@ -68,7 +68,7 @@ class StoredThread:
 
 
 class Housekeeping(ABC):
-    """What every saver of `open_checkpointer` does with whole threads: LangGraph's contract, and files."""
+    """Operations on whole threads that every saver of `open_checkpointer` has: LangGraph's contract, and files."""
 
     if TYPE_CHECKING:  # of the saver that this is mixed into
         runs: Any
@@ -324,7 +324,7 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
 
 
 def _check_record(thread: StoredThread) -> None:
-    """Return if the record of a thread is as it was written, or it has none.
+    """Raise an error unless the record of a thread is as it was written, or it has none.
 
     Raises:
         ValueError: It is not.
@@ -413,7 +413,7 @@ def held_versions(one: CheckpointTuple) -> dict[str, Any]:
 
 
 def place_of(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
-    """Return what a checkpoint of a thread is put with: its parent stands where its own id comes."""
+    """Return the config that a checkpoint is put with: its parent stands where its own id comes."""
     parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
     namespace = one.config["configurable"].get("checkpoint_ns", "")
     place = {"thread_id": thread_id, "checkpoint_ns": namespace}

@@ -304,7 +304,7 @@ FILTERS = {
 
 
 def stored_values(row: RunRow, vault: Vault | None) -> Sequence[Any]:
-    """Return what is stored of a row, in the order of `COLUMNS`; with a key, its texts are encrypted."""
+    """Return the stored values of a row, in the order of `COLUMNS`; with a key, its texts are encrypted."""
     values = list(_columns_of(row))
     if row.fork_at is not None:
         values[COLUMNS.index("fork_at")] = str(row.fork_at)

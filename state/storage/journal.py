@@ -75,7 +75,7 @@ class Journal(ABC):
 
     @abstractmethod
     def get(self, thread_id: str, call: str) -> KeptReply | None:
-        """Return what was replied to a call, or `None` where it was not finished."""
+        """Return the reply to a call, or `None` where it was not finished."""
 
     @abstractmethod
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:

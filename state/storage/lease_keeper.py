@@ -348,7 +348,7 @@ def control_of(place: Mapping[str, Any]) -> RunControl | None:
 
 
 def driver() -> Any:
-    """Return what does the work here: the asyncio task, or the thread."""
+    """Return the asyncio task or thread that does the work here."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

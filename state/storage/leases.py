@@ -230,7 +230,7 @@ def _taken(runner: Runner, rows: Sequence[Sequence[Any]]) -> Runner | None:
 
 @dataclass(frozen=True)
 class LeaseDialect:
-    """What differs between the databases."""
+    """SQL that differs between the databases."""
 
     set_up: str
     take: str
@@ -338,7 +338,7 @@ def _named(pid: int, host: str) -> str:
 
 @cache
 def _machine() -> str:
-    """Return what two processes have in common that see each other's numbers: the machine since it was started, and the
+    """Return an id of the machine since it was started, shared by processes that see each other's numbers, and the
     namespace of the numbers; empty where that can't be told."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

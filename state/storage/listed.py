@@ -63,7 +63,7 @@ def listed(tuples: Iterable[CheckpointTuple]) -> Iterator[CheckpointTuple]:
 
 
 def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Mapping[str, DeltaChannelHistory]:
-    """Return what LangGraph's `get_delta_channel_history` returns.
+    """Read the deltas of channels, as LangGraph's `get_delta_channel_history`.
 
     Args:
         config: Of the checkpoint.

@@ -23,7 +23,7 @@ __all__ = ["PlainIndex", "plain_index"]
 
 
 class PlainIndex:
-    """What a database's own tables say of its threads; it has of a saver what lists them.
+    """Index of threads read from a database's own tables, with the part of a saver that lists them.
 
     Args:
         query: Runs a statement with `%(name)s` parameters and returns its rows.
@@ -60,7 +60,7 @@ class PlainIndex:
         return stored_sizes(self._query, self._lengths, thread_ids)
 
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
-        """Return what is read off a thread's rows; `None` where only a saver can tell."""
+        """Read a thread off its rows; return `None` where only a saver can tell."""
         return off_rows(read, partial(self._rows_of, self._query, thread_id), self._errors)
 
 

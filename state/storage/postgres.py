@@ -228,7 +228,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         return super()._build_delta_channels_writes_history(**found)
 
     def _refuse_clear(self, inline: Iterable[Any]) -> None:
-        """Return if what stands in a checkpoint's own JSON is what stands there when there is a key: no text."""
+        """Raise an error where a checkpoint's own JSON holds text, which it never does when there is a key."""
         if self.vault is not None and any(isinstance(value, str | list | dict) for value in inline):
             raise EncryptionKeyError("it holds text that is not encrypted, as all that is kept with this key must be")
 

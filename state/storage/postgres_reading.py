@@ -31,7 +31,7 @@ SELECT_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = ANY (current
 
 
 def open_index(url: str) -> PlainIndex | None:
-    """Return what a database's own tables say; `None` where only a saver can tell, or say what is wrong.
+    """Return the index of a database's own tables; `None` where only a saver can read it, or say what is wrong.
 
     That is a database that LangGraph's own saver made, one that is encrypted, and one that can't be reached.
     """

@@ -43,7 +43,7 @@ BUSY_TIMEOUT_S = 30.0
 
 
 def open_index(path: Path) -> PlainIndex | None:
-    """Return what a file's own tables say; `None` where only a saver can tell, or say what is wrong with the file.
+    """Return the index of a file's own tables; `None` where only a saver can read it, or say what is wrong.
 
     That is a file of another program's, one that LangGraph's own saver made, and one that is encrypted.
     """

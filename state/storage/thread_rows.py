@@ -44,7 +44,7 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """What a task wrote to a channel."""
+    """A task's write to a channel."""
 
     checkpoint_id: str
     task_id: str
@@ -54,7 +54,7 @@ class WriteRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ThreadRows:
-    """What a database holds of a thread's checkpoints, those of graphs inside left out."""
+    """Rows of a thread's checkpoints, those of graphs inside left out."""
 
     parents: Mapping[str, str | None]
     """Of each checkpoint."""
@@ -67,7 +67,7 @@ class ThreadRows:
 
 
 def off_rows(read: Callable[[ThreadRows], T], rows: Callable[[], ThreadRows], *errors: type[Exception]) -> T | None:
-    """Return what is read off a thread's rows; `None` where there is any doubt about them: then a saver must say.
+    """Read a thread off its rows; return `None` where there is any doubt about them: then a saver must read it.
 
     Args:
         read: Raises one of `DOUBTS`, as `rows` does.

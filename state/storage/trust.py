@@ -225,7 +225,7 @@ def _too_large(data: bytes) -> ValueError:
 def checked(  # noqa: PLR0912
     found: CheckpointTuple, vault: Vault | None, seal: Seal | None = None, *, pending: bool = True
 ) -> CheckpointTuple:
-    """Return what was read, with its metadata decrypted and without its seal.
+    """Return a checkpoint as it was read, with its metadata decrypted and without its seal.
 
     Args:
         found: As LangGraph's saver gives it.

@@ -103,7 +103,7 @@ def schemas_of(graph: Any) -> tuple[type, ...]:
 
 
 def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Logic[list[StateSnapshot]]:
-    """Return what `graph.get_state_history(config)` gives: newest first; values that did not change are shared.
+    """Return the snapshots of `graph.get_state_history(config)`, newest first; values that did not change are shared.
 
     Args:
         graph: A compiled graph with a checkpointer.
