@@ -338,8 +338,10 @@ def _named(pid: int, host: str) -> str:
 
 @cache
 def _machine() -> str:
-    """Return an id of the machine since it was started, shared by processes that see each other's numbers, and the
-    namespace of the numbers; empty where that can't be told."""
+    """Return an id of this boot of the machine and its namespace of process ids; empty where that can't be told.
+
+    Processes with the same id see each other's process ids.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
