@@ -81,6 +81,9 @@ def test_a_cluster_that_is_there_is_used_and_stays(
     data = Dataset("sums", "exact", "0" * 64, tuple(Problem(f"p-{n}", f"What is {n}?", str(n)) for n in range(4)))
     server = serve(lambda request: "#### 3")
     job = RayJob("run", "zero-shot", "exact", server.spec, postgres_url)
+    # A cluster of this version wants its token, which Ray reads here once it has started one: users set RAY_AUTH_MODE.
+    with ray_cluster(None, workers=1):
+        pass
     with ray_cluster(someones.stdout.readline().strip(), workers=1), ResultFile(tmp_path / "results.jsonl") as file:
         progress = asyncio.run(run_on_ray(job, data, file, workers=1))
     assert (progress.done, progress.right) == (4, 1)
