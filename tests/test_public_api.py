@@ -98,3 +98,15 @@ from redraft import build_refine_grap
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert len(errors) == 1, done.stdout
     assert 'Module "redraft" has no attribute "build_refine_grap"' in errors[0]
+
+
+def test_a_name_that_moved_works_and_says_where_it_is() -> None:
+    """Code that imports a name from where it was goes on, with a warning that names the new place."""
+    from redraft._lazy import MOVED
+
+    assert sum(map(len, MOVED.values())) > 20
+    for package, names in MOVED.items():
+        for name, home in names.items():
+            with pytest.warns(DeprecationWarning, match=f"{package}.{name} is {home}.{name} now"):
+                moved = getattr(import_module(package), name)
+            assert moved is getattr(import_module(home), name)
