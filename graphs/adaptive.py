@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.critics.critics import HumanCritic
-from ..nodes.generate import GENERATE_PROMPT
+from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
+from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.writing.adaptive import AdaptiveWriter
+from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
@@ -30,6 +31,8 @@ __all__ = ["ADAPTIVE_ARMS", "build_adaptive_graph"]
 
 ADAPTIVE_ARMS = (Arm("sample", tries=2), Arm("revise", tries=2))
 """Fresh samples first: at equal tokens, repairs seldom beat them (Olausson et al., arXiv 2306.09896)."""
+ADAPTIVE_RUNGS = (Arm("sample", tries=2), Arm("mend", tries=1), Arm("rewrite", tries=2))
+"""The same where verifiers say what they want: revisions go up the ladder of `refine`."""
 
 
 def build_adaptive_graph(
@@ -37,7 +40,7 @@ def build_adaptive_graph(
     *,
     critics: Sequence[Any] = (),
     verifiers: Sequence[Verifier] = (),
-    arms: Sequence[Arm] = ADAPTIVE_ARMS,
+    arms: Sequence[Arm] | None = None,
     **options: Any,
 ) -> RefineGraph:
     """Return the loop that chooses between fresh samples and revisions by what has worked.
@@ -49,7 +52,8 @@ def build_adaptive_graph(
         model: Writes drafts, samples and revisions.
         critics: The evidence: a `program_critic`, `human_critic()`, or models that judge.
         verifiers: More of it, as in `build_refine_graph`.
-        arms: `sample` and `revise`, or one of them, in order of preference; see `redraft.nodes.Arm`.
+        arms: In order of preference, see `redraft.nodes.Arm`: `sample` and `revise`, or where verifiers judge and no
+            `refine_prompt` is given, `sample`, `mend` and `rewrite` (see `rungs` of `build_refine_graph`).
         options: Everything else that `build_refine_graph` takes. `keep` is `"vote"` where it is not given, the
             `max_rounds` of `limits` as many as the arms may try in vain.
 
@@ -69,17 +73,27 @@ def build_adaptive_graph(
             "adaptive chooses by evidence: give --verify (verifiers=) or --critic (critics=), program for numbers or "
             "tests for code; the presets math and code have theirs"
         )
-    if unknown := [arm.name for arm in arms if arm.name not in ("sample", "revise")]:
-        raise ValueError(f"arms are 'sample' and 'revise', not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
+    checked = bool(verifiers) or any(isinstance(critic, VerifierCritic) for critic in critics)
+    climbs = checked and "refine_prompt" not in options and all(arm.name != "revise" for arm in arms or ())
+    default = ADAPTIVE_RUNGS if climbs else ADAPTIVE_ARMS
+    arms, names = default if arms is None else arms, [arm.name for arm in default]
+    if unknown := [arm.name for arm in arms if arm.name not in names]:
+        listed = " and ".join([", ".join(map(repr, names[:-1])), repr(names[-1])])
+        raise ValueError(f"arms are {listed} here, not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
     tries = sum(arm.tries for arm in arms)
     options = {"keep": "vote", **options, "limits": {"max_rounds": tries, **(options.get("limits") or {})}}
+    if climbs:
+        return build_refine_graph(
+            model, critics=critics, verifiers=verifiers, rungs=arms, **{"name": "adaptive", **options}
+        )
     # Sampled, since a model that is sure of itself writes the same again.
     later = sampled(model)
+    told = wishes([*map(verifier_critic, verifiers), *critics]) if options.get("tell_checks", True) else ""
+    seen = {**seen_by_refiner(options), "told": told}
+    first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT)
     writers = {
-        "sample": PromptedModel(later, options.get("generate_prompt", GENERATE_PROMPT), what="generate_prompt"),
-        "revise": PromptedModel(
-            later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen_by_refiner(options)
-        ),
+        "sample": PromptedModel(later, first, what="generate_prompt", told=told),
+        "revise": PromptedModel(later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen),
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)
     defaults = {"refine": refine, "name": "adaptive"}

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.check import check as check_step
-from ..nodes.critics.critics import CALLABLE, NamedCritic, name_critics, verifier_critic
+from ..nodes.critics.critics import CALLABLE, NamedCritic, VerifierCritic, name_critics, verifier_critic
 from ..nodes.critics.registry import as_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
-from ..nodes.generate import GENERATE_PROMPT
+from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import REFINE_PROMPT
@@ -28,7 +28,9 @@ from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Router, Step
 from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
+from ..nodes.writing.ladder import LADDER, Ladder, wishes
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
+from ..nodes.writing.sampling import sampled
 from ..nodes.writing.writers import Writer, as_refiner, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.writers import ChooseRefiner
+    from ..state.choices import Arm
     from ..state.critique import Verifier
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
@@ -131,13 +134,15 @@ def build_refine_graph(
     refine: Writer | Mapping[str, Writer | Prompts] | None = None,
     choose_refiner: ChooseRefiner | None = None,
     prepare: Any = None,
-    generate_prompt: Prompts = GENERATE_PROMPT,
-    refine_prompt: Prompts = REFINE_PROMPT,
+    generate_prompt: Prompts | None = None,
+    refine_prompt: Prompts | None = None,
     critic_prompt: Prompts | None = None,
     keep: Keep | None = None,
     memory: Memory = "all",
     judge_last: bool = True,
     critics_after: CriticsAfter = "undecided",
+    tell_checks: bool = True,
+    rungs: Sequence[Arm] = LADDER,
     limits: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
@@ -170,8 +175,10 @@ def build_refine_graph(
         choose_refiner: Takes the state and returns the name of one of several refiners: a callable, async or not, or a
             Runnable. Default: the first whose name is that of a critic who did not accept the draft, else the first.
         prepare: Run on the fresh state before the first draft; returns a state update.
-        generate_prompt: Template over `task`, and `context` where passages were looked up.
-        refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round.
+        generate_prompt: Template over `task`, and `context` where passages were looked up. The verifiers' wishes are
+            part of the task.
+        refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round: all
+            revisions are asked for with it. Default: where verifiers judge, the ladder (see `docs/loop.md`).
         critic_prompt: Of the chat models that judge; one, or several, one a round.
         keep: The answer, and what is revised, is the `"best"` draft, of equal ones the earlier, or simply the `"last"`.
             Default: `"last"` with `judge_last=False`, whose last revision is the answer though nobody judges it, and
@@ -179,6 +186,9 @@ def build_refine_graph(
         memory: What the refiner sees of earlier attempts: `"all"`, or only the `"last"` draft.
         judge_last: Whether the last revision is judged too. With `False` and N rounds a run makes 1 + 2N model calls.
         critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
+        tell_checks: Whether the model is told, with the task, what the verifiers want.
+        rungs: Where verifiers judge, the ways to mend a draft in order, and how often each may bring nothing: `mend`
+            (the draft and what one check found), `rewrite` (the draft out of sight), `sample` (from the task alone).
         limits: Used where the caller gives none.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
         checkpointer: As in `StateGraph.compile`.
@@ -220,13 +230,19 @@ def build_refine_graph(
     keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
     # Of a function in the critics' place nobody knows by what names it will sign.
     critic_names = None if feedback is not None else [critic.name for critic in named]
+    # What knows the gold answer tells no writer anything.
+    checks = {one.name: one.call for one in named if isinstance(one.call, VerifierCritic) and not one.oracle}
+    told = wishes(checks.values()) if tell_checks else ""
     first, revise = _writers(
         model,
         (generate, generate_prompt),
         (refine, refine_prompt),
         choose_refiner,
         critics=critic_names,
+        checks=checks,
         seen={"keep": keep, "memory": memory},
+        told=told,
+        rungs=rungs,
     )
 
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
@@ -299,27 +315,43 @@ def _judges(
 
 def _writers(
     model: BaseChatModel | None,
-    first: tuple[Any, Prompts],
-    later: tuple[Any, Prompts],
+    first: tuple[Any, Prompts | None],
+    later: tuple[Any, Prompts | None],
     choose_refiner: ChooseRefiner | None,
     *,
     critics: Sequence[str] | None,
+    checks: Mapping[str, VerifierCritic],
     seen: Mapping[str, Any],
+    told: str,
+    rungs: Sequence[Arm],
 ) -> tuple[Writer, Writer]:
     """Return who drafts and who revises: each the writer given, or the model asked with its prompt."""
 
     def asked(prompts: Prompts, what: str) -> Writer:
         if model is None:
             raise ValueError(f"{what} is a prompt, and there is no model to ask with it")
-        return PromptedModel(model, prompts, what=what, **seen)
+        return PromptedModel(model, prompts, what=what, told=told, **seen)
 
     generate, generate_prompt = first
     refine, refine_prompt = later
     if model is None and (generate is None or refine is None):
         raise ValueError(NO_MODEL)
+    if generate_prompt is None:
+        generate_prompt = CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT
     drafts = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
-    revises = as_refiner(refine_prompt if refine is None else refine, choose_refiner, asked, critics=critics, **seen)
-    return drafts, revises
+    if model is not None and checks and refine is None and refine_prompt is None and choose_refiner is None:
+        ladder = Ladder(
+            sampled(model),
+            checks,
+            revise_prompt=REFINE_PROMPT,
+            generate_prompt=generate_prompt,
+            told=told,
+            keep=seen["keep"],
+            arms=rungs,
+        )
+        return drafts, ladder
+    given = (REFINE_PROMPT if refine_prompt is None else refine_prompt) if refine is None else refine
+    return drafts, as_refiner(given, choose_refiner, asked, critics=critics, **seen)
 
 
 def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) -> RefineGraph:

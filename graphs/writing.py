@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.verify.json_schema import matches_json_schema
-from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
+from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
+from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
@@ -92,20 +93,20 @@ def build_writing_graph(
     """
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
-    wishes = [sentence for check in checks if (sentence := wanted(check.verifier))]
-    listed = "\n".join(f"- {line}" for line in wishes).replace("{", "{{").replace("}", "}}")
-    shown = f"\n\nThe text must meet all of these:\n{listed}" if wishes else ""
+    # What the constraints want is told with the task.
+    revising = WRITING_REFINE_PROMPT.replace("CONSTRAINTS", "")
     defaults: dict[str, Any] = {
         **TASK_ONLY,
-        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
-        "refine_prompt": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown),
+        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
+        **({} if checks else {"refine_prompt": revising}),
         "name": "writing",
     }
     judges = None if critics is None and not checks else [*checks, *(critics or [])]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
     if words and len(checks) == 1 and people_only and clause_prompt is not None and not options.get("refine"):
         seen = seen_by_refiner(options)
-        prompt = options.pop("refine_prompt", defaults["refine_prompt"])
+        prompt = options.pop("refine_prompt", revising)
+        seen["told"] = wishes(checks) if options.get("tell_checks", True) else ""
         # Sampled, since a model that is sure of itself writes the same again.
         later = sampled(model)
         writers = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_core.messages import AIMessage
 
-from ..state.choices import arms_of, choose
+from ..state.choices import arms_of, choose, tried_in_vain
 from ..state.conversation import answer_id
 from ..state.events import Event, failure
 from ..state.stopping import (
@@ -132,7 +132,7 @@ def _verdict(
         "kind": "verdict",
         "round": latest.round if latest else 0,
         "by": "check",
-        "text": NO_OPINION if reason == "no_progress" and could_not_be_judged(events) else "",
+        "text": _why_stuck(events) if reason == "no_progress" else "",
         "accepted": latest.accepted if latest else False,
         "score": latest.score if latest else None,
         "best": best.round if best else None,
@@ -151,6 +151,14 @@ def _verdict(
     if limits != summary.limits:
         verdict["limits"] = dict(limits)
     return verdict
+
+
+def _why_stuck(events: Sequence[Event]) -> str:
+    """Return what ended a run without progress; empty where the stop reason says all."""
+    if could_not_be_judged(events):
+        return NO_OPINION
+    tried = tried_in_vain(events) if arms_of(events) and choose(events) is None else ""
+    return f"No way to go on is left: {tried} brought nothing better." if tried else ""
 
 
 def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Attempt | None) -> dict[str, Any]:

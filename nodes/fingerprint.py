@@ -58,7 +58,8 @@ OF_ALL = (RELEASE, FORM, "nodes")
 def _asked(about: str, part: Any, *, named: bool = True) -> dict[str, Any]:
     """Return the model and prompts of a writer or critic, else its name if `named`; and its own fingerprint."""
     entries: dict[str, Any] = {}
-    if isinstance(arms := getattr(part, "writers", None), dict):  # an adaptive writer's
+    arms = getattr(part, "writers", None)
+    if isinstance(arms, dict) and not hasattr(part, "model"):  # an adaptive writer's
         return {name: value for arm, one in arms.items() for name, value in _asked(f"{about} ({arm})", one).items()}
     if (model := getattr(part, "model", None)) is not None:
         entries[f"model of {about}"] = model_name(model)

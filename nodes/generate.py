@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .writing.writers import Writer
 
-__all__ = ["GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]
+__all__ = ["CHECKED_GENERATE_PROMPT", "GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]
 
 
 class EmptyDraftError(ValueError):
@@ -146,3 +146,7 @@ ONLY_REASONING = (
     "is reasoning only, with no answer after it; if it was cut off, max_output_tokens is too small for this model"
 )
 GENERATE_PROMPT = """{task}"""
+CHECKED_GENERATE_PROMPT = """\
+{task}
+
+Reply with the text only: no preface, no comment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure
@@ -64,6 +65,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return recorded(state, failure("refine", number, error, **choice, **outcome.failure_fields))
         # A writer may revise another draft than the one that would be the answer: the last one, say.
         base = attempt_at_hand(events, getattr(refiner, "keep", keep))
+        choice = {"refiner": result.arm} if isinstance(result, Drafts) else choice
         news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number)
         if isinstance(result, AgentRun):
             if result.unfinished:
@@ -71,10 +73,12 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return agent_update(state, result, news[0])
         if not isinstance(result, Drafts):
             return writer_update(state, refiner, result, news[0])
-        for event, reply in zip(news, replies, strict=True):
+        for event, reply, edited in zip(news, replies, result.edited or repeat(False), strict=False):
             if result.fresh:  # a sample revises no draft
                 del event["base"]
-            if cut_off(reply):
+            if edited:
+                event["edited"] = True
+            elif cut_off(reply):
                 event["cut_off"] = True
         return recorded(state, *news)
 

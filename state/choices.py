@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-__all__ = ["SAMPLE", "Arm", "arms_of", "choose", "latest_choice"]
+__all__ = ["SAMPLE", "Arm", "arms_of", "choose", "latest_choice", "tried_in_vain"]
 
 SAMPLE = "sample"
 """The arm that writes from the task alone."""
@@ -69,6 +69,11 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
     spent = ", ".join(f"{name} ({count} in vain)" for name, count in in_vain.items())
     why = "it brought the last gain" if arm.name == gained else f"after {spent}" if spent else "the first way to try"
     return Choice(arm=arm.name, drafts=arm.drafts), f"Next: {arm.name}, {why}."
+
+
+def tried_in_vain(events: Sequence[Event]) -> str:
+    """Return how often each arm was tried in vain since the last gain: `mend (1), sample (2)`; empty for none."""
+    return ", ".join(f"{name} ({count})" for name, count in _tried(events)[0].items())
 
 
 def latest_choice(events: Sequence[Event]) -> Choice | None:

@@ -193,12 +193,14 @@ class _Verdict(TypedDict):
 
 class _Refiner(TypedDict):
     refiner: NotRequired[str]
-    """revision, failure: the name of the one of several refiners that was chosen to write it."""
+    """revision, failure: the name of the one of several refiners, or ways to write on, that was chosen to write it."""
 
 
 class _Revision(_Refiner):
     base: NotRequired[int]
     """The round of the draft that was revised."""
+    edited: NotRequired[bool]
+    """A program edited what the model wrote, as all verifiers accept it."""
 
 
 class _Human(TypedDict):

@@ -50,6 +50,8 @@ class VerifierCritic:
     verifier: Verifier
     name: str
     oracle: bool = False
+    wants: str = ""
+    """What it wants of a draft, where the verifier itself does not say it."""
 
     def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
         """Check the draft; the history plays no part. An empty list where the verifier can't tell."""
@@ -63,7 +65,9 @@ class VerifierCritic:
         return critique
 
 
-def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool = False) -> VerifierCritic:
+def verifier_critic(
+    verifier: Verifier, *, name: str | None = None, oracle: bool = False, wants: str = ""
+) -> VerifierCritic:
     """Return a critic made from a program that checks. It is asked first, and decides.
 
     Args:
@@ -71,6 +75,8 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
             says that it can't tell: the other critics are then asked.
         name: How events name it; default: the function's own name.
         oracle: The verifier knows the gold answer: every result that it touches says so.
+        wants: What it wants, as a sentence about the draft: "It rhymes." Writers are told it with the task. Default:
+            what a verifier of redraft's says of itself, else the first line of the function's docstring.
 
     Raises:
         TypeError: At build: the verifier is async.
@@ -85,7 +91,8 @@ def verifier_critic(verifier: Verifier, *, name: str | None = None, oracle: bool
     """
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
-    return VerifierCritic(verifier, name or name_of(verifier), oracle or bool(getattr(verifier, "oracle", False)))
+    oracle = oracle or bool(getattr(verifier, "oracle", False))
+    return VerifierCritic(verifier, name or name_of(verifier), oracle, wants)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import json
 import re
 import subprocess
 import sys
+from re import _constants, _parser  # type: ignore[attr-defined]  # the standard library has no public parser of patterns
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MOST_SECONDS", "bounded_search"]
+__all__ = ["MOST_SECONDS", "bounded_search", "pattern_form"]
 
 MOST_SECONDS = 2
 """Of CPU time, for one search of a process."""
@@ -50,6 +51,50 @@ def bounded_search(pattern: str, *, multiline: bool = True) -> Callable[[str], b
         return _found_in_process(pattern, text, int(flags))
 
     return found
+
+
+def pattern_form(pattern: str) -> str:
+    """Return the form of the texts that a pattern is found in, `…` for what is free: `- …` of `^- [^\\n]+$`.
+
+    Empty where an example can't say it, since the pattern forbids something or refers back, or says nothing.
+
+    Args:
+        pattern: A regular expression.
+    """
+    try:
+        form = _form(_parser.parse(pattern, re.MULTILINE))
+    except NotImplementedError:
+        return ""
+    return form if form.strip(" …") and len(form) <= LONGEST_FORM else ""
+
+
+def _form(parts: Any) -> str:
+    """Return the form of a parsed pattern: of choices the first, of repetitions the fewest."""
+    form = ""
+    for kind, value in parts:
+        if kind is _constants.LITERAL:
+            form += chr(value)
+        elif kind in REPEATS:
+            fewest, _, inside = value
+            once = _form(inside)
+            form += "…" if once == "…" else once * min(fewest, LONGEST_FORM)
+        elif kind is _constants.IN and value[0][0] is _constants.LITERAL:
+            form += chr(value[0][1])
+        elif kind in FREE:
+            form += "…"
+        elif kind is _constants.SUBPATTERN:
+            form += _form(value[-1])
+        elif kind is _constants.BRANCH:
+            form += _form(value[1][0])
+        elif kind is not _constants.AT:
+            raise NotImplementedError(kind)
+    return REST.sub("…", form)
+
+
+FREE = (_constants.ANY, _constants.IN, _constants.NOT_LITERAL)
+REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
+REST = re.compile("…+")
+LONGEST_FORM = 500
 
 
 def _linear(pattern: str, *, multiline: bool) -> Any:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import unicodedata
 from typing import TYPE_CHECKING
 
 from ...state.critique import Critique, Verifier
-from .patterns import bounded_search
+from .patterns import bounded_search, pattern_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
 __all__ = [
+    "advice",
     "count_sentences",
     "has_length",
     "matches",
@@ -24,24 +26,46 @@ __all__ = [
     "split_words",
     "uses_words",
     "wanted",
+    "wish",
 ]
 
 
-def named(check: Verifier, name: str, *, wants: str = "") -> Verifier:
+def named(
+    check: Verifier, name: str, *, wants: str = "", form: str = "", advises: Callable[[str], str] | None = None
+) -> Verifier:
     """Return the verifier, under the name of the factory that made it.
 
     Args:
         check: The verifier, a function.
         name: Shown in events.
         wants: A sentence that tells a writer what to do, so that a draft can be right the first time.
+        form: The same where an example of the form says it better.
+        advises: Takes a draft that is rejected, and returns what to tell a writer who is to mend it.
     """
-    check.__name__, check.wants = name, wants  # type: ignore[attr-defined]  # a function can carry both
+    check.__name__, check.wants = name, wants  # type: ignore[attr-defined]  # a function can carry all of it
+    check.form, check.advises = form, advises  # type: ignore[attr-defined]
     return check
 
 
 def wanted(check: object) -> str:
     """Return a verifier's wish as a sentence; empty where it does not say."""
     return str(getattr(check, "wants", ""))
+
+
+def wish(check: object) -> str:
+    """Return what a writer is told of a verifier: its form, else its wish, else the first line of its docstring.
+
+    Args:
+        check: A verifier, or any callable in the role of one.
+    """
+    own = getattr(check, "form", "") or wanted(check)
+    return own or (inspect.getdoc(check) or "").partition("\n")[0] if inspect.isroutine(check) else own
+
+
+def advice(check: object, draft: str) -> str:
+    """Return what to tell a writer who is to mend a rejected draft; empty where the verifier does not say."""
+    advises = getattr(check, "advises", None)
+    return advises(draft) if advises else ""
 
 
 def split_words(text: str) -> list[str]:
@@ -119,7 +143,13 @@ def uses_words(*words: str) -> Verifier:
         said = f"These words are missing: {', '.join(missing)}."
         return Critique(said, accepted=False, score=score, evidence={"missing": missing})
 
-    return named(check, "uses_words", wants=f"It uses each of these words as it stands: {', '.join(patterns)}.")
+    def advice(draft: str) -> str:
+        missing = (check("", draft).evidence or {}).get("missing", [])
+        which = "this word" if len(missing) == 1 else "each of these words"
+        return f"Use {which} exactly as written: {', '.join(missing)}."
+
+    wants = f"It uses each of these words as it stands: {', '.join(patterns)}."
+    return named(check, "uses_words", wants=wants, advises=advice)
 
 
 def _one_form(text: str) -> str:
@@ -154,7 +184,10 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
             return Critique(f"The draft can't be checked: {error}.", accepted=False)
         return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
 
-    return named(check, "matches", wants=says or f"It matches the regular expression {pattern}")
+    shown = pattern_form(pattern)
+    form = f"It has this form, with words in place of each …:\n{shown}" if shown and not says else ""
+    wants = says or f"It matches the regular expression {pattern}"
+    return named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants)
 
 
 def has_length(
@@ -198,8 +231,12 @@ def has_length(
                 problems.append(f"The draft has {_many(count, unit)}, {off}: {_size(low, high, unit)} are wanted.")
         return Critique("\n".join(problems), not problems, sum(scores) / len(scores))
 
+    def advice(draft: str) -> str:
+        counts = {unit: COUNTS[unit](draft) for unit in limits}
+        return "\n".join(_resize(counts[unit], low, high, unit) for unit, (low, high) in limits.items())
+
     sizes = [_size(low, high, unit) for unit, (low, high) in limits.items()]
-    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.")
+    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.", advises=advice)
 
 
 def reading_level(max_grade: float) -> Verifier:
@@ -248,6 +285,25 @@ def _size(low: int, high: int | None, unit: str) -> str:
     return f"{low} to {_many(high, unit)}" if low else f"at most {_many(high, unit)}"
 
 
+def _resize(count: int, low: int, high: int | None, unit: str) -> str:
+    """Return how to bring a text to a size: well inside it, since models count badly, and told in sentences."""
+    if low <= count and (high is None or count <= high):
+        return ""
+    size = _size(low, high, unit)
+    aim = low if high is None else round(0.75 * high) if not low else (low + high) // 2
+    if unit == "sentence":
+        return f"Write {size}."
+    words = aim if unit == "word" else round(aim / CHARACTERS_A_WORD)
+    if high is not None and count > high:
+        sentences, in_all = _many(max(1, round(words / WORDS_A_SENTENCE)), "short sentence"), _many(words, "word")
+        return f"Make it shorter: {size}. Say only what matters most, in {sentences}, about {in_all} in all."
+    lacking = words - count if unit == "word" else round((aim - count) / CHARACTERS_A_WORD)
+    sentences = _many(max(1, round(lacking / WORDS_A_SENTENCE)), "more sentence")
+    return f"Make it longer: {size}. Keep what is there, and add {sentences} with further details."
+
+
+CHARACTERS_A_WORD = 6.5
+WORDS_A_SENTENCE = 14
 HIGHEST_GRADE = 30
 COUNTS: Mapping[str, Callable[[str], int]] = {
     "word": lambda text: len(split_words(text)),

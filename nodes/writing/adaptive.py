@@ -27,6 +27,10 @@ class Drafts:
     """Each a draft of its own."""
     fresh: bool
     """True for samples, which are written from the task alone."""
+    arm: str
+    """The name of what wrote them."""
+    edited: Sequence[bool] = ()
+    """For each, whether a program edited what the model wrote."""
 
 
 class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):
@@ -65,4 +69,4 @@ class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):
         # Each with a number of its own, by which a seeded model is asked for different drafts.
         states = [{**input, "beside": number} for number in range(count)]
         replies = yield Do(writer.batch, writer.abatch, (states, config))
-        return Drafts(replies, fresh=chosen["arm"] == SAMPLE)
+        return Drafts(replies, fresh=chosen["arm"] == SAMPLE, arm=chosen["arm"])

@@ -255,12 +255,15 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         what: str,
         keep: Keep = "best",
         memory: Memory = "all",
+        told: str = "",
     ) -> None:
         self.name = what
         self.model = model
         self.templates = chat_prompt(prompts, what=what, needed=REVISING if what.startswith(REVISERS) else ())
         self.keep = keep
         self.memory = memory
+        self.told = told
+        """What is put behind the task: what the verifiers want, say."""
 
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
@@ -268,9 +271,14 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         attempt, run, number = attempt_at_hand(events, self.keep), current_run(events), rounds(events)
         templates = self.templates_for(attempt)
         template = templates[min(number, len(templates) - 1)]
-        values = prompt_values(in_context(state["task"], events), events, attempt, memory=self.memory)
+        values = prompt_values(in_context(state["task"], events) + self.told, events, attempt, memory=self.memory)
+        values["feedback"] = self.feedback(attempt)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
         return prompt_messages(template, {**values, "context": values["context"] + thoughts(run)}, model=self.model)
+
+    def feedback(self, attempt: Attempt | None) -> str:
+        """Return what is said of a draft."""
+        return attempt.feedback if attempt else ""
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

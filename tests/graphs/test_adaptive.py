@@ -44,7 +44,8 @@ def of(output: Any, kind: str) -> list[Any]:
 def test_a_run_samples_then_revises_and_says_why(run: Any) -> None:
     """Each verdict says what is written next and why; a gain has its arm go on, and at the end the best draft stays."""
     model = ScriptedModel(["A boat.", "A boot.", "A river.", "A pond.", "A lake.", "A river, again.", "A river. Yes."])
-    output = run(build_adaptive_graph(model, critics=[evidence()]), {**TASK, "limits": {"max_rounds": 9}})
+    arms = [Arm("sample", tries=2), Arm("revise", tries=2)]
+    output = run(build_adaptive_graph(model, critics=[evidence()], arms=arms), {**TASK, "limits": {"max_rounds": 9}})
     assert [verdict["text"] for verdict in of(output, "verdict")] == [
         "Next: sample, the first way to try.",
         "Next: sample, after sample (1 in vain).",
@@ -52,8 +53,9 @@ def test_a_run_samples_then_revises_and_says_why(run: Any) -> None:
         "Next: sample, it brought the last gain.",
         "Next: revise, after sample (2 in vain).",
         "Next: revise, after sample (2 in vain), revise (1 in vain).",
-        "The last revisions brought nothing better.",
+        "No way to go on is left: sample (2), revise (2) brought nothing better.",
     ]
+    assert [revision["refiner"] for revision in of(output, "revision")] == ["sample"] * 4 + ["revise"] * 2
     asked = [call[0].text for call in model.calls]
     assert asked[1:5] == asked[:1] * 4
     assert "These words are missing: lamp." in asked[5]
@@ -76,7 +78,7 @@ def test_an_accepted_draft_and_one_that_nobody_can_judge_cost_one_call(run: Any)
     [
         ({"critics": []}, "adaptive chooses by evidence: give"),
         ({"critics": [human_critic()]}, "adaptive chooses by evidence: give"),
-        ({"arms": [Arm("guess", 1)]}, "arms are 'sample' and 'revise', not 'guess'"),
+        ({"arms": [Arm("guess", 1)]}, "arms are 'sample', 'mend' and 'rewrite' here, not 'guess'"),
         ({"arms": []}, "arms and writers must have the same names"),
         ({"arms": [Arm("sample", 1), Arm("sample", 2)]}, "each once"),
         ({"arms": [Arm("sample", 0)]}, "tries and drafts of an arm must be 1 or more"),

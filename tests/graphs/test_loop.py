@@ -13,6 +13,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import Price, PriceTable, ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
+from redraft.nodes.refine import REFINE_PROMPT
 from redraft.state import Critique, Limits, Thread
 from redraft.state.events import broken_links, digest
 
@@ -53,7 +54,7 @@ def test_a_failing_draft_is_revised_until_the_verifier_passes(run: Any) -> None:
         "These words are missing: lamp.",
         "",
     ]
-    assert "These words are missing: lamp." in model.calls[1][0].text
+    assert "Use this word exactly as written: lamp." in model.calls[1][0].text
     assert (output["usage"]["total_tokens"], output["usage"]["calls"]) == (47, 2)
     assert output["usage"]["cost_usd"] is None
 
@@ -104,9 +105,10 @@ def test_patience_does_not_take_an_equal_score_for_progress(run: Any) -> None:
 
 
 def test_repeating_an_earlier_draft_stops_the_run(run: Any) -> None:
-    """A revision that repeats a draft, after whitespace, ends the run: asking again would bring the same."""
+    """A revision that repeats a draft, after whitespace, ends a run with one prompt: it would bring the same again."""
     model = ScriptedModel(["a river", "a sea", "  a   river\n"])
-    output = run(build_refine_graph(model, critics=[WORDS], keep="last"), {"task": TASK, "limits": {"max_rounds": 9}})
+    graph = build_refine_graph(model, critics=[WORDS], keep="last", refine_prompt=REFINE_PROMPT)
+    output = run(graph, {"task": TASK, "limits": {"max_rounds": 9}})
 
     assert (output["stop_reason"], output["rounds"], output["answer"]) == ("no_progress", 2, "a sea")
     assert output["events"][-2]["rejected"] == "repeat"

@@ -105,9 +105,12 @@ def test_rounds_of_nothing_but_bad_revisions_end_with_the_draft() -> None:
 
 
 def test_an_unchanged_revision_is_no_progress() -> None:
-    """The same text again is neither better nor accepted."""
-    output = build_refine_graph(ScriptedModel(["a river", "a  river "]), critics=[WORDS]).invoke({"task": TASK})
+    """The same text again is neither better nor accepted, and a reason to try another way while there is one."""
+    model = ScriptedModel(["a river", "a  river ", "a river", "a river.", "a river", "a river"])
+    output = build_refine_graph(model, critics=[WORDS]).invoke({"task": TASK, "limits": {"max_rounds": 9}})
     assert (output["stop_reason"], output["accepted_by"]) == ("no_progress", None)
+    why = "No way to go on is left: mend (1), rewrite (2), sample (2) brought nothing better."
+    assert output["events"][-1]["text"] == why
 
 
 @pytest.mark.parametrize(
