@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked_temperature
 from ..critics.critics import HumanCritic
-from ..generate import GENERATE_PROMPT
+from ..critics.critics import VerifierCritic
+from ..generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
+from ..writing.ladder import wishes
 from ..writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..writing.sampling import require_model, sampled
 
@@ -110,12 +112,20 @@ def varied_options(
         writing: Any = chosen.bind(temperature=variation.temperature)
     else:
         writing = sampled(chosen) if siblings else chosen
-    seen = seen_by_refiner(rest)
-    for node, default in (("generate", GENERATE_PROMPT), ("refine", REFINE_PROMPT)):
+    critics = variation.critics or rest["critics"]
+    told = wishes(critics) if rest.get("tell_checks", True) else ""
+    seen = {**seen_by_refiner(rest), "told": told}
+    climbs = variation.temperature is None and any(
+        isinstance(one, VerifierCritic) and not one.oracle for one in critics
+    )
+    first_prompt = CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT
+    for node, default in (("generate", first_prompt), ("refine", REFINE_PROMPT)):
         own, common = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)
         if rest.get(node) is None:
-            prompt = own if own is not None else common if common is not None else default
-            rest[node] = PromptedModel(writing, prompt, what=f"{node}_prompt", **seen)
+            prompt = own if own is not None else common
+            if node == "refine" and prompt is None and climbs:
+                continue  # the loop's own ladder, which samples
+            rest[node] = PromptedModel(writing, default if prompt is None else prompt, what=f"{node}_prompt", **seen)
         elif own is not None:
             raise ValueError(f"{node}_prompt= of a Variation has no effect beside {node}=, which writes by itself")
-    return {**rest, "model": chosen, "critics": variation.critics or rest["critics"]}
+    return {**rest, "model": chosen, "critics": critics}

@@ -17,7 +17,7 @@ from ..runtime.dual import at_once, calling
 from ..verify.text_verifiers import advice, wish
 from .adaptive import AdaptiveWriter, Drafts
 from .edits import edits
-from .prompts import PromptedModel, attempt_at_hand
+from .prompts import PromptedModel, attempt_at_hand, chat_prompt
 from .replies import read_text
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class Ladder(AdaptiveWriter):
     ) -> None:
         seen: dict[str, Any] = {"told": told, "keep": keep, "memory": "last"}
         writers = {
-            MEND: MendingModel(model, checks, revise_prompt, **seen),
-            REWRITE: PromptedModel(model, REWRITE_PROMPT, what="refine_prompt", **seen),
+            MEND: MendingModel(model, revise_prompt, checks, **seen),
+            REWRITE: AdvisedModel(model, REWRITE_PROMPT, checks, **seen),
             SAMPLE: PromptedModel(model, generate_prompt, what="generate_prompt", **seen),
         }
         if unknown := [arm.name for arm in arms if arm.name not in writers]:
@@ -121,39 +121,62 @@ def _rejected_by_program(draft: Attempt) -> bool:
     return any(critique.get("verifier") and critique.get("accepted") is False for critique in draft.critiques)
 
 
-class MendingModel(PromptedModel):
-    """Shows the draft and what is to be done about one check; where others object too, all that they say.
+class AdvisedModel(PromptedModel):
+    """Is told what to do about each objection to a draft: a verifier's advice, or else the critique as it is.
 
     Args:
         model: The model.
+        prompts: Over `feedback`, the advice.
         checks: The verifiers, by name.
-        revise_prompt: For what others say.
         options: As of `PromptedModel`.
     """
 
     def __init__(
-        self,
-        model: Runnable[Any, AIMessage],
-        checks: Mapping[str, VerifierCritic],
-        revise_prompt: Prompts,
-        **options: Any,
+        self, model: Runnable[Any, AIMessage], prompts: Prompts, checks: Mapping[str, VerifierCritic], **options: Any
     ) -> None:
-        super().__init__(model, revise_prompt, what="refine_prompt", **options)
-        self._by_check = PromptedModel(model, MEND_PROMPT, what="refine_prompt", **options).templates
-        self._checks = checks
-
-    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
-        return self._by_check if attempt and self._advice(attempt) else self.templates
+        super().__init__(model, prompts, what="refine_prompt", **options)
+        self.checks = checks
 
     def feedback(self, attempt: Attempt | None) -> str:
-        return (attempt and self._advice(attempt)) or super().feedback(attempt)
+        return "\n".join(f"- {text}" for text in self.advice(attempt))
 
-    def _advice(self, attempt: Attempt) -> str:
-        """Return what to do about the first check that rejected a draft; empty where anybody else objects."""
-        objections = [critique for critique in attempt.critiques if critique.get("accepted") is not True]
-        if not objections or any(critique["by"] not in self._checks for critique in objections):
-            return ""
-        return advice(self._checks[objections[0]["by"]].verifier, attempt.text) or objections[0]["text"]
+    def advice(self, attempt: Attempt | None) -> list[str]:
+        """Return what to do about a draft, a text for each objection."""
+        objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
+        checks = [self.checks.get(one["by"]) for one in objections]
+        texts = [
+            (check and attempt and advice(check.verifier, attempt.text)) or one["text"]
+            for check, one in zip(checks, objections, strict=True)
+        ]
+        return [text for text in texts if text]
+
+
+class MendingModel(AdvisedModel):
+    """Shows the draft and the advice about the first check that rejected it; where others object too, all they say.
+
+    Args:
+        model: The model.
+        prompts: For what others say.
+        checks: The verifiers, by name.
+        options: As of `PromptedModel`.
+    """
+
+    def __init__(
+        self, model: Runnable[Any, AIMessage], prompts: Prompts, checks: Mapping[str, VerifierCritic], **options: Any
+    ) -> None:
+        super().__init__(model, prompts, checks, **options)
+        self._by_check = chat_prompt(MEND_PROMPT, what="refine_prompt")
+
+    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
+        return self._by_check if self._checks_alone(attempt) else self.templates
+
+    def feedback(self, attempt: Attempt | None) -> str:
+        return self.advice(attempt)[0] if self._checks_alone(attempt) else PromptedModel.feedback(self, attempt)
+
+    def _checks_alone(self, attempt: Attempt | None) -> bool:
+        """Tell if nobody but verifiers objects to a draft, with something to say."""
+        objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
+        return bool(self.advice(attempt)) and all(one["by"] in self.checks for one in objections)
 
 
 MOST_SECONDS = 2
@@ -169,7 +192,7 @@ Reply with the new text only: no preface, no comment."""
 REWRITE_PROMPT = """\
 {task}
 
-An earlier attempt was rejected:
+What to take care of, since an earlier text failed there:
 {feedback}
 
 Reply with the text only: no preface, no comment."""

@@ -54,7 +54,7 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     assert by_id["parent"] == "first"
 
     resumed = shell("resume", "winter", "--json", *at)
-    assert resumed.code == 3, resumed.err
+    assert resumed.code == 0, resumed.err
     record = shell("show", "winter", "--json", *at).json
     assert record["drafts"][0]["text"] == "A lamp."
     assert record["drafts"][0]["critiques"][0]["text"] == "Make it about winter."
