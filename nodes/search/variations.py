@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked_temperature
-from ..critics.critics import HumanCritic
-from ..critics.critics import VerifierCritic
+from ..critics.critics import HumanCritic, VerifierCritic
 from ..generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..refine import REFINE_PROMPT
 from ..writing.ladder import wishes
@@ -123,7 +122,7 @@ def varied_options(
         own, common = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)
         if rest.get(node) is None:
             prompt = own if own is not None else common
-            if node == "refine" and prompt is None and climbs:
+            if node == "refine" and prompt is None and checked and variation.temperature is None:
                 continue  # the loop's own ladder, which samples
             rest[node] = PromptedModel(writing, default if prompt is None else prompt, what=f"{node}_prompt", **seen)
         elif own is not None:
