@@ -114,9 +114,7 @@ def varied_options(
     critics = variation.critics or rest["critics"]
     told = wishes(critics) if rest.get("tell_checks", True) else ""
     seen = {**seen_by_refiner(rest), "told": told}
-    climbs = variation.temperature is None and any(
-        isinstance(one, VerifierCritic) and not one.oracle for one in critics
-    )
+    checked = any(isinstance(one, VerifierCritic) and not one.oracle for one in critics)
     first_prompt = CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT
     for node, default in (("generate", first_prompt), ("refine", REFINE_PROMPT)):
         own, common = getattr(variation, f"{node}_prompt"), rest.pop(f"{node}_prompt", None)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "addition",
     "advice",
     "count_sentences",
     "has_length",
@@ -31,7 +32,13 @@ __all__ = [
 
 
 def named(
-    check: Verifier, name: str, *, wants: str = "", form: str = "", advises: Callable[[str], str] | None = None
+    check: Verifier,
+    name: str,
+    *,
+    wants: str = "",
+    form: str = "",
+    advises: Callable[[str], str] | None = None,
+    adds: Callable[[str], str] | None = None,
 ) -> Verifier:
     """Return the verifier, under the name of the factory that made it.
 
@@ -41,9 +48,11 @@ def named(
         wants: A sentence that tells a writer what to do, so that a draft can be right the first time.
         form: The same where an example of the form says it better.
         advises: Takes a draft that is rejected, and returns what to tell a writer who is to mend it.
+        adds: The same where something is only to be added to it: returns what a writer is asked for, "one more
+            sentence", say, or an empty text.
     """
     check.__name__, check.wants = name, wants  # type: ignore[attr-defined]  # a function can carry all of it
-    check.form, check.advises = form, advises  # type: ignore[attr-defined]
+    check.form, check.advises, check.adds = form, advises, adds  # type: ignore[attr-defined]
     return check
 
 
@@ -66,6 +75,12 @@ def advice(check: object, draft: str) -> str:
     """Return what to tell a writer who is to mend a rejected draft; empty where the verifier does not say."""
     advises = getattr(check, "advises", None)
     return advises(draft) if advises else ""
+
+
+def addition(check: object, draft: str) -> str:
+    """Return what to ask for that is only to be added to a rejected draft; empty where that would not do."""
+    adds = getattr(check, "adds", None)
+    return adds(draft) if adds else ""
 
 
 def split_words(text: str) -> list[str]:
@@ -148,8 +163,15 @@ def uses_words(*words: str) -> Verifier:
         which = "this word" if len(missing) == 1 else "each of these words"
         return f"Use {which} exactly as written: {', '.join(missing)}."
 
+    def added(draft: str) -> str:
+        missing = (check("", draft).evidence or {}).get("missing", [])
+        which = "this word" if len(missing) == 1 else "all of these words"
+        return f"one short sentence that could stand next in this text and has {which}, exactly as written: " + (
+            f"{', '.join(missing)}."
+        )
+
     wants = f"It uses each of these words as it stands: {', '.join(patterns)}."
-    return named(check, "uses_words", wants=wants, advises=advice)
+    return named(check, "uses_words", wants=wants, advises=advice, adds=added)
 
 
 def _one_form(text: str) -> str:
@@ -235,8 +257,16 @@ def has_length(
         counts = {unit: COUNTS[unit](draft) for unit in limits}
         return "\n".join(_resize(counts[unit], low, high, unit) for unit, (low, high) in limits.items())
 
+    def added(draft: str) -> str:
+        low, high = limits.get("word", (0, None))
+        lacking = ((low + high) // 2 if high else low) - COUNTS["word"](draft)
+        if COUNTS["word"](draft) >= low:
+            return ""
+        sentences = _many(max(1, round(lacking / WORDS_ADDED)), "more sentence")
+        return f"{sentences} that could stand next in this text."
+
     sizes = [_size(low, high, unit) for unit, (low, high) in limits.items()]
-    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.", advises=advice)
+    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.", advises=advice, adds=added)
 
 
 def reading_level(max_grade: float) -> Verifier:
@@ -304,6 +334,8 @@ def _resize(count: int, low: int, high: int | None, unit: str) -> str:
 
 CHARACTERS_A_WORD = 6.5
 WORDS_A_SENTENCE = 14
+WORDS_ADDED = 10
+"""Words of a sentence that is asked for as an addition: too many can be left out again."""
 HIGHEST_GRADE = 30
 COUNTS: Mapping[str, Callable[[str], int]] = {
     "word": lambda text: len(split_words(text)),

@@ -1,34 +1,44 @@
 """Edits of a draft that a program makes, for checks to choose from: form put right, sentences left out. Internal.
 
-An edit changes how a draft is written down, or leaves whole sentences or lines out. It never cuts a sentence, and adds
-no words of its own.
+An edit changes how a draft is written down, or leaves whole sentences or lines out. It never cuts into a sentence, and
+adds no words of its own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import combinations, count, islice
+from itertools import count
 from typing import TYPE_CHECKING
 
 from ..verify.text_verifiers import split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["edits"]
+__all__ = ["edited"]
 
 
-def edits(draft: str, *, most: int = 100) -> list[str]:
-    """Return other forms of a draft, the least changed first, without the draft itself.
+def edited(text: str, judged: Callable[[str], tuple[bool, float]], *, most: int = 400) -> str:
+    """Return an edit that is accepted: another form, or one with as little left out as the scores lead to; else "".
 
     Args:
-        draft: Any text.
-        most: How many are returned at most; leaving out parts of a long text has many ways.
+        text: Any text.
+        judged: Tells of a text whether it is accepted, and a score, 0–1: how near it is.
+        most: How many texts are judged at most.
     """
-    forms = [*dict.fromkeys(_forms(draft.strip()))]
-    shorter = (text for form in forms for text in _shortened(form))
-    return [*islice((text for text in dict.fromkeys([*forms, *islice(shorter, most)]) if text != draft), most)]
+    forms = [*dict.fromkeys(_forms(text.strip()))]
+    tries = 0
+
+    def ranked(one: str) -> tuple[bool, float]:
+        nonlocal tries
+        tries += 1
+        return judged(one) if tries <= most else (False, -1.0)
+
+    for form in [*forms, *_broken(forms[-1])]:
+        if ranked(form)[0]:
+            return form
+    return next((shorter for form in forms if (shorter := _shortened(form, ranked))), "")
 
 
 def _forms(text: str) -> Iterator[str]:
@@ -57,6 +67,13 @@ def _forms(text: str) -> Iterator[str]:
     yield "\n".join(split_sentences(plain))
 
 
+def _broken(text: str) -> Iterator[str]:
+    """Yield the text in two lines and more, broken behind its first clauses."""
+    clauses = CLAUSE_END.split(" ".join(text.split()))
+    for lines in range(2, min(len(clauses), MOST_LINES) + 1):
+        yield "\n".join([*clauses[: lines - 1], " ".join(clauses[lines - 1 :])])
+
+
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -65,15 +82,26 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _shortened(text: str) -> Iterator[str]:
-    """Yield the text with lines or sentences left out, the fewest first, the last ones first; the first one stays."""
+def _shortened(text: str, ranked: Callable[[str], tuple[bool, float]]) -> str:
+    """Leave out one line or sentence after another, each time the one whose loss brings the text nearest; or return "".
+
+    The first one stays, and of equal ones the earlier.
+    """
     lined = "\n" in text
-    first, *others = text.split("\n") if lined else split_sentences(text) or [""]
-    for left in range(len(others) - 1, -1, -1):
-        # Of a long text only the end is left out, or what stands before the last part: there are too many other ways.
-        few = [others[:left], [*others[: left - 1], *others[-1:]][:left]]
-        for kept in combinations(others, left) if len(others) <= FEW else few:
-            yield _numbered([first, *kept]) if lined else " ".join([first, *kept])
+    units = text.split("\n") if lined else split_sentences(text)
+    reached = 0.0
+    while len(units) > 1:
+        ways = [[*units[:at], *units[at + 1 :]] for at in range(len(units) - 1, 0, -1)]
+        texts = [_numbered(way) if lined else " ".join(way) for way in ways]
+        ranks = [ranked(one) for one in texts]
+        best = max(range(len(ways)), key=ranks.__getitem__)
+        accepted, score = ranks[best]
+        if accepted:
+            return texts[best]
+        if score < reached:
+            break
+        units, reached = ways[best], score
+    return ""
 
 
 def _numbered(lines: Sequence[str]) -> str:
@@ -82,10 +110,11 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(NUMBER.sub(lambda _: f"{next(numbers)}. ", line) for line in lines)
 
 
-FEW = 5
 FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(?P<inside>[\s\S]*?)\n?```")
 DATA = re.compile(r"\{[\s\S]*\}|\[[\s\S]*\]")
 QUOTED = re.compile(r"[\"“](?P<inside>[^\"“”]+)[\"”]")
 MARKS = re.compile(r"\*\*|__|^#+ +|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)", re.MULTILINE)
 BULLET = re.compile(r"^(?:[-*•–]|\d+[.)])\s+")
+MOST_LINES = 12
+CLAUSE_END = re.compile(r"(?<=[,;:.!?])\s+")
 NUMBER = re.compile(r"^\d+[.)]\s+")

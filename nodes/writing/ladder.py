@@ -7,16 +7,16 @@ with the rejected draft out of sight, or for a fresh sample. `docs/loop.md` has 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import takewhile
+from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...state.choices import SAMPLE, Arm
 from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, calling
-from ..verify.text_verifiers import advice, wish
+from ..verify.text_verifiers import addition, advice, wish
 from .adaptive import AdaptiveWriter, Drafts
-from .edits import edits
+from .edits import edited
 from .prompts import PromptedModel, attempt_at_hand, chat_prompt
 from .replies import read_text
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import Runnable, RunnableConfig
 
+    from ...state.events import Event
     from ...state.summary import Attempt
     from ..runtime.dual import Do
     from .prompts import Keep, Prompts
 
-__all__ = ["EDIT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "Ladder", "wishes"]
+__all__ = ["ADD_PROMPT", "EDIT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "Ladder", "wishes"]
 
 EDIT, MEND, REWRITE = "edit", "mend", "rewrite"
-LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=2), Arm(SAMPLE, tries=2))
+LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=1), Arm(SAMPLE, tries=3))
 """The rungs that ask a model, in order."""
 
 
@@ -104,21 +105,31 @@ class Ladder(AdaptiveWriter):
     def _edited(self, task: str, text: str) -> str:
         """Return the least edit of a text that every verifier accepts; empty where there is none, or no need of one."""
         until = monotonic() + MOST_SECONDS
-        if not text.strip() or self._accepted(task, text):
-            return ""
-        timely = takewhile(lambda _: monotonic() < until, edits(text))
-        return next((edit for edit in timely if self._accepted(task, edit)), "")
 
-    def _accepted(self, task: str, text: str) -> bool:
+        def judged(one: str) -> tuple[bool, float]:
+            return self._judged(task, one) if monotonic() < until else (False, -1.0)
+
+        if not text.strip() or self._judged(task, text)[0]:
+            return ""
+        return edited(text, judged)
+
+    def _judged(self, task: str, text: str) -> tuple[bool, float]:
+        """Return whether all verifiers accept a text, and the mean of their scores."""
         try:
             critiques = [check(task, text, ()) for check in self.checks.values()]
         except Exception:
-            return False
-        return all(isinstance(one, list) or one.accepted is True for one in critiques)
+            return False, 0.0
+        told = [one for one in critiques if not isinstance(one, list)]
+        return all(one.accepted is True for one in told), fmean([one.score or 0.0 for one in told] or [0.0])
 
 
 def _rejected_by_program(draft: Attempt) -> bool:
     return any(critique.get("verifier") and critique.get("accepted") is False for critique in draft.critiques)
+
+
+def objections(attempt: Attempt) -> list[Event]:
+    """Return the critiques of those who did not accept a draft."""
+    return [critique for critique in attempt.critiques if critique.get("accepted") is not True]
 
 
 class AdvisedModel(PromptedModel):
@@ -142,17 +153,17 @@ class AdvisedModel(PromptedModel):
 
     def advice(self, attempt: Attempt | None) -> list[str]:
         """Return what to do about a draft, a text for each objection."""
-        objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
-        checks = [self.checks.get(one["by"]) for one in objections]
-        texts = [
-            (check and attempt and advice(check.verifier, attempt.text)) or one["text"]
-            for check, one in zip(checks, objections, strict=True)
-        ]
+        texts = []
+        for one in objections(attempt) if attempt else []:
+            check = self.checks.get(one["by"])
+            texts.append((check and attempt and advice(check.verifier, attempt.text)) or one["text"])
         return [text for text in texts if text]
 
 
 class MendingModel(AdvisedModel):
-    """Shows the draft and the advice about the first check that rejected it; where others object too, all they say.
+    """Shows the draft and asks for one thing: what a check lacks, to be added, else what the first check advises.
+
+    Where others than verifiers object, they are told all that those say.
 
     Args:
         model: The model.
@@ -165,18 +176,38 @@ class MendingModel(AdvisedModel):
         self, model: Runnable[Any, AIMessage], prompts: Prompts, checks: Mapping[str, VerifierCritic], **options: Any
     ) -> None:
         super().__init__(model, prompts, checks, **options)
-        self._by_check = chat_prompt(MEND_PROMPT, what="refine_prompt")
+        self._mend = chat_prompt(MEND_PROMPT, what="refine_prompt")
+        self._add = chat_prompt(ADD_PROMPT, what="refine_prompt")
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        reply = yield from super().logic(input, config)
+        attempt = attempt_at_hand(input["events"], self.keep)
+        if attempt is None or not self._lacking(attempt):
+            return reply
+        text, added = attempt.text.rstrip(), read_text(reply).strip()
+        whole = added if added.startswith(text) else f"{text}{chr(10) if chr(10) in text else ' '}{added}"
+        return reply.model_copy(update={"content": whole if added else ""})
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
-        return self._by_check if self._checks_alone(attempt) else self.templates
+        if attempt is None or not self._checks_alone(attempt):
+            return self.templates
+        return self._add if self._lacking(attempt) else self._mend
 
     def feedback(self, attempt: Attempt | None) -> str:
-        return self.advice(attempt)[0] if self._checks_alone(attempt) else PromptedModel.feedback(self, attempt)
+        if attempt is None or not self._checks_alone(attempt):
+            return PromptedModel.feedback(self, attempt)
+        return self._lacking(attempt) or self.advice(attempt)[0]
 
-    def _checks_alone(self, attempt: Attempt | None) -> bool:
+    def _checks_alone(self, attempt: Attempt) -> bool:
         """Tell if nobody but verifiers objects to a draft, with something to say."""
-        objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
-        return bool(self.advice(attempt)) and all(one["by"] in self.checks for one in objections)
+        return bool(self.advice(attempt)) and all(one["by"] in self.checks for one in objections(attempt))
+
+    def _lacking(self, attempt: Attempt) -> str:
+        """Return what is to be added to a draft; empty where it is to be rewritten."""
+        if not self._checks_alone(attempt):
+            return ""
+        texts = (addition(self.checks[one["by"]].verifier, attempt.text) for one in objections(attempt))
+        return next(filter(None, texts), "")
 
 
 MOST_SECONDS = 2
@@ -187,6 +218,13 @@ Text:
 {draft}
 
 Rewrite this text. {feedback}
+
+Reply with the new text only: no preface, no comment."""
+ADD_PROMPT = """\
+Text:
+{draft}
+
+Write {feedback}
 
 Reply with the new text only: no preface, no comment."""
 REWRITE_PROMPT = """\
