@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.verify.json_schema import matches_json_schema
-from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words
+from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.writing.ladder import wishes
+from ..nodes.writing.ladder import WISHES
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
@@ -93,28 +93,32 @@ def build_writing_graph(
     """
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
-    # What the constraints want is told with the task.
-    revising = WRITING_REFINE_PROMPT.replace("CONSTRAINTS", "")
+    people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
+    words_alone = words and len(checks) == 1 and people_only and not options.get("refine")
+    clause = clause_prompt if words_alone else None
+    # Where words are all that is wanted they stand in prompts of their own, else with the task.
+    shown = f"{WISHES}\n- {wanted(checks[0].verifier)}" if clause is not None else ""
+    shown = shown.replace("{", "{{").replace("}", "}}") if options.get("tell_checks", True) else ""
+    revising = WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown)
     defaults: dict[str, Any] = {
         **TASK_ONLY,
-        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
+        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
         **({} if checks else {"refine_prompt": revising}),
         "name": "writing",
     }
     judges = None if critics is None and not checks else [*checks, *(critics or [])]
-    people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
-    if words and len(checks) == 1 and people_only and clause_prompt is not None and not options.get("refine"):
+    if clause is not None:
         seen = seen_by_refiner(options)
         prompt = options.pop("refine_prompt", revising)
-        seen["told"] = wishes(checks) if options.get("tell_checks", True) else ""
         # Sampled, since a model that is sure of itself writes the same again.
         later = sampled(model)
         writers = {
-            "revise": WordAddingWriter(later, prompt, clause_prompt=clause_prompt, **seen),
+            "revise": WordAddingWriter(later, prompt, clause_prompt=clause, **seen),
             # Earlier attempts would fill the context, and what they lacked is in the feedback.
             "rewrite": PromptedModel(later, prompt, what="refine_prompt", **{**seen, "memory": "last"}),
         }
-        defaults["refine"] = AdaptiveWriter(writers, WRITING_ARMS)
+        defaults |= {"refine": AdaptiveWriter(writers, WRITING_ARMS), "tell_checks": False}
+        options.pop("tell_checks", None)
     return build_refine_graph(model, critics=judges, **{**defaults, **options})
 
 

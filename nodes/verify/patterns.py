@@ -65,7 +65,7 @@ def pattern_form(pattern: str) -> str:
         form = _form(_parser.parse(pattern, re.MULTILINE))
     except NotImplementedError:
         return ""
-    return form if form.strip(" …") and len(form) <= LONGEST_FORM else ""
+    return form if form.strip(" …") and len(form) < LONGEST_FORM else ""
 
 
 def _form(parts: Any) -> str:

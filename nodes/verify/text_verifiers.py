@@ -165,13 +165,18 @@ def uses_words(*words: str) -> Verifier:
 
     def added(draft: str) -> str:
         missing = (check("", draft).evidence or {}).get("missing", [])
+        if not 0 < len(missing) <= FEW_WORDS:
+            return ""
         which = "this word" if len(missing) == 1 else "all of these words"
         return f"one short sentence that could stand next in this text and has {which}, exactly as written: " + (
             f"{', '.join(missing)}."
         )
 
     wants = f"It uses each of these words as it stands: {', '.join(patterns)}."
-    return named(check, "uses_words", wants=wants, advises=advice, adds=added)
+    which = "the word" if len(patterns) == 1 else "each of the words"
+    quoted = ", ".join(f'"{word}"' for word in patterns)
+    form = f"It has {which} {quoted}, exactly as written."
+    return named(check, "uses_words", wants=wants, form=form, advises=advice, adds=added)
 
 
 def _one_form(text: str) -> str:
@@ -207,7 +212,8 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
         return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
 
     shown = pattern_form(pattern)
-    form = f"It has this form, with words in place of each …:\n{shown}" if shown and not says else ""
+    size = "this form" if "\n" not in shown else f"{len(shown.splitlines())} lines of this form"
+    form = f"It has {size}, with words in place of each …:\n{shown}" if shown and not says else ""
     wants = says or f"It matches the regular expression {pattern}"
     return named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants)
 
@@ -260,13 +266,17 @@ def has_length(
     def added(draft: str) -> str:
         low, high = limits.get("word", (0, None))
         lacking = ((low + high) // 2 if high else low) - COUNTS["word"](draft)
-        if COUNTS["word"](draft) >= low:
+        if COUNTS["word"](draft) >= low or (high is not None and high < WORDS_A_SENTENCE):
             return ""
         sentences = _many(max(1, round(lacking / WORDS_ADDED)), "more sentence")
         return f"{sentences} that could stand next in this text."
 
-    sizes = [_size(low, high, unit) for unit, (low, high) in limits.items()]
-    return named(check, "has_length", wants=f"It has {' and '.join(sizes)}.", advises=advice, adds=added)
+    sizes = " and ".join(_size(low, high, unit) for unit, (low, high) in limits.items())
+    low, high = limits.get("word", (0, None))
+    # Told in sentences, and rather too many: models count badly, and one too many can be left out again.
+    sentences = round(high / WORDS_TOLD) if low and high else 0
+    form = f"It has {sizes}: about {sentences} sentences." if sentences > 1 and len(limits) == 1 else ""
+    return named(check, "has_length", wants=f"It has {sizes}.", form=form, advises=advice, adds=added)
 
 
 def reading_level(max_grade: float) -> Verifier:
@@ -334,6 +344,9 @@ def _resize(count: int, low: int, high: int | None, unit: str) -> str:
 
 CHARACTERS_A_WORD = 6.5
 WORDS_A_SENTENCE = 14
+FEW_WORDS = 3
+"""So many, or fewer, fit into one short sentence."""
+WORDS_TOLD = 12
 WORDS_ADDED = 10
 """Words of a sentence that is asked for as an addition: too many can be left out again."""
 HIGHEST_GRADE = 30

@@ -37,7 +37,6 @@ class WordAddingWriter(PromptedModel):
         at_once: How many words one clause is asked to use; the rest waits for the next round. 1 or more.
         keep: Whether the best or the latest draft is revised.
         memory: What a rewriting sees of earlier attempts.
-        told: Put behind the task.
 
     Raises:
         ValueError: A template uses unknown variables, or `at_once` is below 1. At build.
@@ -53,9 +52,8 @@ class WordAddingWriter(PromptedModel):
         at_once: int = 5,
         keep: Keep = "best",
         memory: Memory = "all",
-        told: str = "",
     ) -> None:
-        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory, told=told)
+        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory)
         if at_once < 1:
             raise ValueError(f"at_once must be 1 or more, not {at_once!r}")
         self.few = few

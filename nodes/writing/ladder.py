@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..runtime.dual import Do
     from .prompts import Keep, Prompts
 
-__all__ = ["ADD_PROMPT", "EDIT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "Ladder", "wishes"]
+__all__ = ["ADD_PROMPT", "EDIT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "wishes"]
 
 EDIT, MEND, REWRITE = "edit", "mend", "rewrite"
 LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=1), Arm(SAMPLE, tries=3))
