@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 Row = dict[str, Any]
-SAMPLES = 12
+SAMPLES = 6
 """Fresh samples at most; the comparison cuts them to the tokens that `refine` took."""
 
 

@@ -215,7 +215,9 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
     size = "this form" if "\n" not in shown else f"{len(shown.splitlines())} lines of this form"
     form = f"It has {size}, with words in place of each …:\n{shown}" if shown and not says else ""
     wants = says or f"It matches the regular expression {pattern}"
-    return named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants)
+    verifier = named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants)
+    verifier.shape = shown  # type: ignore[attr-defined]
+    return verifier
 
 
 def has_length(

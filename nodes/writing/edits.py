@@ -1,4 +1,4 @@
-"""Edits of a draft that a program makes, for checks to choose from: form put right, sentences left out. Internal.
+"""Edits of a draft that a program makes, for verifiers to choose from: form put right, sentences left out. Internal.
 
 An edit changes how a draft is written down, or leaves whole sentences or lines out. It never cuts into a sentence, and
 adds no words of its own.
@@ -16,62 +16,83 @@ from ..verify.text_verifiers import split_sentences
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["edited"]
+__all__ = ["edited", "extended"]
 
 
-def edited(text: str, judged: Callable[[str], tuple[bool, float]], *, most: int = 400) -> str:
+def edited(
+    text: str, judged: Callable[[str], tuple[bool, float]], *, shapes: Sequence[str] = (), most: int = 400
+) -> str:
     """Return an edit that is accepted: another form, or one with as little left out as the scores lead to; else "".
 
     Args:
         text: Any text.
         judged: Tells of a text whether it is accepted, and a score, 0–1: how near it is.
+        shapes: Forms that are wanted, as `pattern_form` shows them: "- …\\n- …".
         most: How many texts are judged at most.
     """
-    forms = [*dict.fromkeys(_forms(text.strip()))]
+    plain, forms = _forms(text.strip())
+    forms += [shaped for shape in shapes if "\n" in shape for shaped in _shaped(plain, shape.split("\n"))]
+    forms = [*dict.fromkeys(forms)]
     tries = 0
 
     def ranked(one: str) -> tuple[bool, float]:
         nonlocal tries
         tries += 1
-        return judged(one) if tries <= most else (False, -1.0)
+        return judged(one) if tries <= most and not one.rstrip().endswith(UNFINISHED) else (False, -1.0)
 
-    for form in [*forms, *_broken(forms[-1])]:
+    for form in forms:
         if ranked(form)[0]:
             return form
     return next((shorter for form in forms if (shorter := _shortened(form, ranked))), "")
 
 
-def _forms(text: str) -> Iterator[str]:
-    """Yield the text in other forms: without a fence, a preface, quotes or marks; in lines or as one paragraph."""
+def extended(text: str, added: str) -> str:
+    """Return a text with what is to stand next in it, without sentences that it has already.
+
+    An addition that begins with the text is the whole of it.
+    """
+    text, added = text.rstrip(), added.strip()
+    whole = added if added.startswith(text) else f"{text}\n{added}" if "\n" in text else f"{text} {added}"
+    return _unrepeated(whole)
+
+
+def _forms(text: str) -> tuple[str, list[str]]:
+    """Return the text as it is meant, and in other forms: without a fence, a preface, quotes, marks, or repetitions."""
+    forms = []
     if fenced := FENCED.search(text):
         text = fenced["inside"].strip()
-        yield text
+        forms.append(text)
     if (data := DATA.search(text)) and _is_json(data[0]):
-        yield data[0]
+        forms.append(data[0])
     preface, _, rest = text.partition("\n")
     if preface.rstrip().endswith(":") and rest.strip():
         text = rest.strip()
-        yield text
+        forms.append(text)
     if quoted := QUOTED.fullmatch(text):
         text = quoted["inside"]
-        yield text
-    if (plain := MARKS.sub("", text).strip()) != text:
-        yield plain
-    lines = [line.strip() for line in plain.splitlines() if line.strip()]
-    bare = [BULLET.sub("", line) for line in lines]
-    if len(lines) > 1:
-        yield "\n".join(lines)
-        for sign in ("- {}", "{number}. {}", "{}"):
-            yield "\n".join(sign.format(line, number=number) for number, line in enumerate(bare, 1))
-    yield " ".join(bare)
-    yield "\n".join(split_sentences(plain))
+        forms.append(text)
+    text = MARKS.sub("", text).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    forms += [text, "\n".join(lines), " ".join(BULLET.sub("", line) for line in lines), _unrepeated(text)]
+    return text, forms
 
 
-def _broken(text: str) -> Iterator[str]:
-    """Yield the text in two lines and more, broken behind its first clauses."""
+def _shaped(text: str, shape: Sequence[str]) -> Iterator[str]:
+    """Yield the text in lines that begin as those of a shape: its own lines, its sentences, or its first clauses."""
     clauses = CLAUSE_END.split(" ".join(text.split()))
-    for lines in range(2, min(len(clauses), MOST_LINES) + 1):
-        yield "\n".join([*clauses[: lines - 1], " ".join(clauses[lines - 1 :])])
+    broken = [*clauses[: len(shape) - 1], " ".join(clauses[len(shape) - 1 :])]
+    for lines in (text.splitlines(), split_sentences(text), broken):
+        bare = [BULLET.sub("", line.strip()) for line in lines if line.strip()]
+        begins = [line.partition("…")[0] for line in shape] + [shape[-1].partition("…")[0]] * len(bare)
+        if len(bare) >= len(shape):
+            yield "\n".join(begin + line for begin, line in zip(begins, bare, strict=False))
+
+
+def _unrepeated(text: str) -> str:
+    """Return a text without the sentences that stand in it before."""
+    if "\n" in text:
+        return "\n".join(dict.fromkeys(text.split("\n")))
+    return " ".join(dict.fromkeys(split_sentences(text)))
 
 
 def _is_json(text: str) -> bool:
@@ -110,11 +131,12 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(NUMBER.sub(lambda _: f"{next(numbers)}. ", line) for line in lines)
 
 
+UNFINISHED = (",", ";", ":")
+"""What an edit does not end with: the rest of the sentence was left out."""
 FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(?P<inside>[\s\S]*?)\n?```")
 DATA = re.compile(r"\{[\s\S]*\}|\[[\s\S]*\]")
 QUOTED = re.compile(r"[\"“](?P<inside>[^\"“”]+)[\"”]")
 MARKS = re.compile(r"\*\*|__|^#+ +|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)", re.MULTILINE)
 BULLET = re.compile(r"^(?:[-*•–]|\d+[.)])\s+")
-MOST_LINES = 12
 CLAUSE_END = re.compile(r"(?<=[,;:.!?])\s+")
 NUMBER = re.compile(r"^\d+[.)]\s+")

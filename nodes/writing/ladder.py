@@ -16,7 +16,7 @@ from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, calling
 from ..verify.text_verifiers import addition, advice, wish
 from .adaptive import AdaptiveWriter, Drafts
-from .edits import edited
+from .edits import edited, extended
 from .prompts import PromptedModel, attempt_at_hand, chat_prompt
 from .replies import read_text
 
@@ -86,6 +86,7 @@ class Ladder(AdaptiveWriter):
             raise ValueError(f"there is no rung {unknown[0]!r}; known are {', '.join(writers)}")
         super().__init__({arm.name: writers[arm.name] for arm in arms}, arms)
         self.checks = checks
+        self._shapes = [getattr(check.verifier, "shape", "") for check in checks.values()]
         self.keep: Keep = keep
         self.model = model
         self.templates = [template for writer in writers.values() for template in writer.templates]
@@ -111,7 +112,7 @@ class Ladder(AdaptiveWriter):
 
         if not text.strip() or self._judged(task, text)[0]:
             return ""
-        return edited(text, judged)
+        return edited(text, judged, shapes=self._shapes)
 
     def _judged(self, task: str, text: str) -> tuple[bool, float]:
         """Return whether all verifiers accept a text, and the mean of their scores."""
@@ -184,9 +185,8 @@ class MendingModel(AdvisedModel):
         attempt = attempt_at_hand(input["events"], self.keep)
         if attempt is None or not self._lacking(attempt):
             return reply
-        text, added = attempt.text.rstrip(), read_text(reply).strip()
-        whole = added if added.startswith(text) else f"{text}{chr(10) if chr(10) in text else ' '}{added}"
-        return reply.model_copy(update={"content": whole if added else ""})
+        added = read_text(reply)
+        return reply.model_copy(update={"content": extended(attempt.text, added) if added.strip() else ""})
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         if attempt is None or not self._checks_alone(attempt):
