@@ -17,6 +17,7 @@ from ..nodes.agents.structured_answers import AnswerRefiner
 from ..nodes.arguments import refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import parted
+from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
@@ -139,8 +140,10 @@ def build_agent_graph(
     if revise_with_tools and refine is not None:
         raise ValueError("give revise_with_tools= or refine=, not both")
     revising = revising_model(model, refine_temperature)
+    told = wishes([*map(verifier_critic, verifiers), *(critics or [])]) if options.get("tell_checks", True) else ""
+    seen["told"] = told
     defaults = {
-        "generate": agent_writer(base),
+        "generate": agent_writer(base, told=told),
         "critics": [*map(verifier_critic, verifiers), *_judges(critics, critic_prompt, stop_phrase)],
         "refine": _refiners(BASE if revise_with_tools else refine, prompt, base, revising, seen),
         "name": "agent",
@@ -167,7 +170,7 @@ def _refiners(refine: Any, prompt: Prompts | None, base: Any, model: Any, seen: 
 
     def refiner(part: Any, what: str = "refiner_prompt") -> Any:
         if _is_base(part):
-            return agent_reviser(base, prompt, **seen)
+            return agent_reviser(base, prompt, keep=seen["keep"], memory=seen["memory"])
         return AnswerRefiner(model, part, what=what, **seen) if is_prompt(part) else part
 
     if isinstance(refine, Mapping):

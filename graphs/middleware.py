@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.types import Command
@@ -30,6 +30,7 @@ from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.dual import Do
 from ..nodes.runtime.meter import BudgetSpentError
 from ..nodes.runtime.step import Step, Steps, call
+from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..state.events import append_events
 from ..state.limits import Limits, merged_limits
@@ -99,6 +100,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
         files: Patterns of paths, such as `"/report.md"` or `"/out/*"`: files in a deep agent's state that belong to its
             answer. They are judged after it, and in the end are those of the best draft. Not with structured responses.
+        tell_checks: Whether the agent is told in its system prompt what the verifiers among the critics want.
         prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
 
     Raises:
@@ -128,6 +130,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         keep: Keep | None = None,
         critics_after: CriticsAfter = "undecided",
         files: Sequence[str] = (),
+        tell_checks: bool = True,
         prices: Prices | None = None,
     ) -> None:
         super().__init__()
@@ -141,6 +144,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         prices = prices if prices is not None else default_prices()
         self._keep: Keep = seen_by_refiner({"keep": keep, "judge_last": bool(others)})["keep"]
         self._prices = prices
+        self._told = wishes(critics).strip() if tell_checks else ""
         self._feedback_text = AgentFeedback(feedback_prompt)
         self._limits = Limits(**merged_limits(limits, None if max_rounds is None else {"max_rounds": max_rounds}))
         options = {"keep": self._keep, "judge_last": True, "asks": True, "custom_check": False}
@@ -226,6 +230,9 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
     def _called(self, given: Any, config: RunnableConfig) -> Steps:
         """Make a model call of the agent's: counted, kept in the journal, refused once a budget is spent."""
         request, handler = given
+        if self._told:
+            system = f"{request.system_prompt}\n\n{self._told}" if request.system_prompt else self._told
+            request = request.override(system_message=SystemMessage(system))
         response, spent = yield from self._counted(handler, request, config)
         if isinstance(response, Exception):
             response = ModelResponse(result=[])  # `before_model` goes to the end next

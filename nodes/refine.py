@@ -14,7 +14,7 @@ from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
-from .writing.adaptive import Drafts
+from .writing.adaptive import EDIT, Drafts
 from .writing.prompts import Keep, attempt_at_hand
 from .writing.replies import cut_off, read_text, rejection
 from .writing.writers import Refiners
@@ -66,7 +66,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         # A writer may revise another draft than the one that would be the answer: the last one, say.
         base = attempt_at_hand(events, getattr(refiner, "keep", keep))
         choice = {"refiner": result.arm} if isinstance(result, Drafts) else choice
-        news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number)
+        exact = isinstance(result, Drafts) and (result.arm == EDIT or any(result.edited))
+        news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact)
         if isinstance(result, AgentRun):
             if result.unfinished:
                 news[0]["rejected"] = "unfinished"
@@ -93,6 +94,7 @@ def _revisions(
     fields: Mapping[str, Any],
     *,
     number: int,
+    exact: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the event of each revision of a step, the reason included why it is no draft, if it is none.
 
@@ -103,6 +105,7 @@ def _revisions(
         base: The draft that they revise.
         fields: Of their events: the model, the usage of the whole step.
         number: Round of the first.
+        exact: Whether another layout of an earlier draft is no repeat of it: a program put it right.
     """
     earlier = [*summary_of(state["events"]).attempts]
     critique, sources = (base.feedback, [base.text, state["task"]]) if base else ("", [])
@@ -113,6 +116,8 @@ def _revisions(
         new = Attempt(number + len(news), text, by, base.round if base else 0, ())
         # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
         alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
+        if exact:
+            alike = [one for one in alike if one == text]
         message = reply.reply if isinstance(reply, AgentRun) else reply
         rejected = rejection(text, earlier=alike, result=message, critique=critique, known=sources)
         if not rejected and schema is not None and misfit(text, schema):

@@ -39,7 +39,7 @@ __all__ = ["AgentWriter", "StepWatch", "agent_reviser", "agent_writer"]
 FIRST: Mapping[str, Any] = {"role": "base", "round": 0}
 
 
-def agent_writer(base: Any) -> AgentWriter:
+def agent_writer(base: Any, *, told: str = "") -> AgentWriter:
     """Return a writer that runs an agent, a graph or a chain whole, for `generate`.
 
     Its steps go to the `custom` stream as they happen, a graph's checkpoints are the parent's, and an `interrupt()`
@@ -49,6 +49,7 @@ def agent_writer(base: Any) -> AgentWriter:
     Args:
         base: Given the conversation where its input has `messages`, else the task. One that is no Runnable is taken as
             `as_runnable` takes it.
+        told: Put behind the task, or behind the conversation: what the verifiers want.
 
     Raises:
         ValueError: At build: the input of a graph has neither `messages` nor `task`.
@@ -56,7 +57,9 @@ def agent_writer(base: Any) -> AgentWriter:
     """
     runnable = as_runnable(base)
     kind = "messages" if isinstance(runnable, OtherAgent) else input_kind(runnable)
-    return AgentWriter(runnable, kind, "best", "all")
+    writer = AgentWriter(runnable, kind, "best", "all")
+    writer.told = told
+    return writer
 
 
 class AgentWriter(AdaptedRunnable):

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
 
-__all__ = ["AdaptiveWriter", "Drafts"]
+__all__ = ["EDIT", "AdaptiveWriter", "Drafts"]
+
+EDIT = "edit"
+"""The name in the record of what a program wrote, without a model."""
 
 
 @dataclass(frozen=True)

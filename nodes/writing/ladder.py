@@ -12,10 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...state.choices import SAMPLE, Arm
+from ...state.summary import current_run
 from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, calling
 from ..verify.text_verifiers import addition, advice, wish
-from .adaptive import AdaptiveWriter, Drafts
+from .adaptive import EDIT, AdaptiveWriter, Drafts
 from .edits import edited, extended
 from .prompts import PromptedModel, attempt_at_hand, chat_prompt
 from .replies import read_text
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from ..runtime.dual import Do
     from .prompts import Keep, Prompts
 
-__all__ = ["ADD_PROMPT", "EDIT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "wishes"]
+__all__ = ["ADD_PROMPT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "wishes"]
 
-EDIT, MEND, REWRITE = "edit", "mend", "rewrite"
+MEND, REWRITE = "mend", "rewrite"
 LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=1), Arm(SAMPLE, tries=3))
 """The rungs that ask a model, in order."""
 
@@ -93,8 +94,11 @@ class Ladder(AdaptiveWriter):
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
         task, base = input["task"], attempt_at_hand(input["events"], self.keep)
-        if base is not None and _rejected_by_program(base) and (text := (yield calling(self._edited, task, base.text))):
-            return Drafts([text], fresh=False, arm=EDIT)
+        if base is not None and _rejected_by_program(base):
+            text = yield calling(self._edited, task, base.text)
+            # What was no draft then, for whatever reason, is none now.
+            if text and all(event.get("text") != text for event in current_run(input["events"])):
+                return Drafts([text], fresh=False, arm=EDIT)
         drafts = yield from super().logic(input, config)
         texts = yield at_once([calling(self._edited, task, read_text(reply)) for reply in drafts.replies])
         replies = [

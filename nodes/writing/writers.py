@@ -45,17 +45,22 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
         self.given = given
         self.keep: Keep = keep
         self.memory: Memory = memory
+        self.told = ""
+        """What is put behind the task: what the verifiers want, say."""
 
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the Runnable."""
         events = state.get("events", [])
-        values = prompt_values(state["task"], events, attempt_at_hand(events, self.keep), memory=self.memory)
+        task = state["task"] + self.told
+        values = prompt_values(task, events, attempt_at_hand(events, self.keep), memory=self.memory)
         conversation = conversation_of(events) or kept_conversation(state)
-        messages: list[Any] = [*conversation] if conversation else [("user", state["task"])]
+        messages: list[Any] = [*conversation] if conversation else [("user", task)]
+        if conversation and self.told:
+            messages.append(("user", self.told.strip()))
         if self.given == "values":
             return {**values, "messages": messages}
         if self.given == "state":
-            return {"task": state["task"]}
+            return {"task": task}
         if values["draft"]:
             messages += [("assistant", values["draft"]), ("user", values["feedback"] or "Improve your answer.")]
         return messages if self.given == "chat" else {"messages": messages}

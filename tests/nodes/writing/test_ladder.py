@@ -33,6 +33,13 @@ def test_a_draft_that_is_too_long_loses_a_sentence_and_costs_no_call(run: Any) -
     assert (revision["refiner"], revision["by"], revision["usage"]["calls"]) == ("edit", "edit", 0)
 
 
+def test_an_edit_of_white_space_alone_is_no_repeat(run: Any) -> None:
+    """A text whose lines alone were wrong is put right, though word by word it is the draft before."""
+    model = ScriptedModel(["A river runs, and shines."])
+    output = run(build_refine_graph(model, verifiers=[matches(r"^[^\n]+\n[^\n]+$")]), TASK)
+    assert (output["answer"], output["stop_reason"], len(model.calls)) == ("A river runs,\nand shines.", "accepted", 1)
+
+
 def test_each_rung_is_another_way_to_ask(run: Any) -> None:
     """First what is lacking is added, then the draft is out of sight, then the task alone; each verdict says which."""
     model = ScriptedModel(["A lake.", "It is blue.", "A pond.", "A brook.", "A sea.", "A bay."])
