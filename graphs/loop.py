@@ -215,9 +215,9 @@ def build_refine_graph(
         >>> from redraft import build_refine_graph, uses_words, verifier_critic
         >>> from redraft.models import ScriptedModel
         >>> critics = [verifier_critic(uses_words("rain", "roof"))]
-        >>> graph = build_refine_graph(ScriptedModel(["Rain.", "Rain on a roof."]), critics=critics)
+        >>> graph = build_refine_graph(ScriptedModel(["Rain falls.", "It drums on the roof."]), critics=critics)
         >>> graph.invoke({"task": "Write about rain."})["answer"]
-        'Rain on a roof.'
+        'Rain falls. It drums on the roof.'
     """
     prices = default_prices() if prices is None else prices
     if checkpoints not in get_args(Checkpoints):

@@ -25,6 +25,7 @@ COMMON = (
     Option("keep", Literal["best", "last", "vote"]),
     Option("memory", Literal["all", "last"], default="all"),
     Option("judge_last", bool, default=True),
+    Option("tell_checks", bool, default=True),
 )
 """Options that every preset takes."""
 

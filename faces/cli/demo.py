@@ -171,6 +171,7 @@ def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: 
         max_output_tokens=task.max_output_tokens,
         refine_prompt=DEMO_REFINE_PROMPT,
         memory="last",
+        tell_checks=False,
     )
     with bad_input():
         graph = recipe.build(saver)
