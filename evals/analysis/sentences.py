@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .paired import CHANCE, finding
+from .paired import CHANCE, Finding, Interval, Paired, Power, finding
 
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
-    from .paired import Finding, Interval, Paired, Power
 
 __all__ = [
     "change_in_words",

@@ -10,11 +10,10 @@ import typer
 
 from ...faces.cli.options import AsJson
 from ...faces.problems import RunStoppedError, bad_input
-from ...faces.views.console import plain_table, safe
+from ...faces.views.console import Screen, plain_table, safe
 from ...faces.views.wording import amount
 
 if TYPE_CHECKING:
-    from ...faces.views.console import Screen
     from ..analysis.rescoring import Difference, RescoredRun
 
 __all__ = ["rescore"]

@@ -345,7 +345,7 @@ def _cluster(plan: EvalPlan) -> Iterator[None]:
     if plan.engine != "ray":
         yield
         return
-    from .ray_cluster import ray_cluster
+    from ..run.ray_engine import ray_cluster
 
     with bad_input(), ray_cluster(plan.ray_address, workers=plan.workers):
         yield
@@ -365,8 +365,7 @@ def _check_folders(plan: EvalPlan) -> None:
 def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
     from ...state import open_checkpointer
     from ..run.provenance import Fingerprints, server_of
-    from ..run.rate_limits import RateLimits
-    from ..run.runner import GivenUpError, run_method
+    from ..run.runner import GivenUpError, RateLimits, run_method
 
     with bad_input():
         pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None

@@ -14,15 +14,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from .row_layouts import Fields, kind_of, read_row
-from .scorers import scorer
+from .row_layouts import Fields, Row, kind_of, read_row
+from .scorers import Kind, scorer
 from .services import read_examples, service_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .row_layouts import Row
-    from .scorers import Kind
 
 __all__ = ["Dataset", "Problem", "load_dataset"]
 

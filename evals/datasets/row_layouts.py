@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...graphs.writing import writing_task
 from ...nodes.verify.code_replies import code_task
 from ...nodes.verify.numeric_answers import lone_number
-from .scorers import HiddenTests
+from .scorers import HiddenTests, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .scorers import Kind
 
 __all__ = ["Fields", "Row", "kind_of", "read_row"]
 

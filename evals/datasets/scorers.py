@@ -1,4 +1,4 @@
-"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts. Internal."""
+"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts; and samples' votes. Internal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ from ...nodes.verify.numeric_answers import extract_number, lone_number, same_nu
 from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ...sandbox import Sandbox, SandboxResult
 
-__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "passes_hidden_tests", "scorer"]
+__all__ = [
+    "VOTED_ANSWERS",
+    "CodeScorer",
+    "ExactScorer",
+    "HiddenTests",
+    "Kind",
+    "Scorer",
+    "passes_hidden_tests",
+    "scorer",
+]
+
 
 Kind = Literal["numeric", "code", "words", "exact"]
 
@@ -250,6 +260,15 @@ def _plain(text: str) -> str:
     words = PUNCTUATION.sub(" ", APOSTROPHES.sub("", text)).split()
     return " ".join(words or text.split())
 
+
+def last_line(solution: str) -> str | None:
+    """Return the last line of a solution without what marks it as the answer."""
+    lines = [line.strip() for line in solution.splitlines() if line.strip()]
+    return re.sub(r"^(?:####|(?:the )?(?:final )?answer(?: is)?\s*:?)\s*", "", lines[-1], flags=re.I) if lines else None
+
+
+VOTED_ANSWERS: Mapping[str, Callable[[str], Hashable | None]] = {"numeric": extract_number, "exact": last_line}
+"""Reader of the answer that a sample votes for, by the kind of problems; other kinds have no vote."""
 
 SCORERS: dict[Kind, type[Scorer]] = {
     "numeric": _NumericScorer,

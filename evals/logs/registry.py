@@ -43,12 +43,11 @@ from .platform_exports import (
     read_langsmith,
     read_phoenix,
 )
-from .sources import open_source
+from .sources import Source, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .sources import Source
 
 __all__ = [
     "FORMATS",

@@ -49,7 +49,7 @@ from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
 from ...state.summary import latest_draft, open_drafts, rounds
 from ...state.threads.kind import kind_of
-from .voted_answers import VOTED_ANSWERS
+from ..datasets.scorers import VOTED_ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

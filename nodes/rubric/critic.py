@@ -13,16 +13,14 @@ from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
 from ...state.dual import do
-from ...state.usage import NO_USAGE, add_usage
+from ...state.usage import NO_USAGE, Usage, add_usage
 from ..runtime.dual import Do, DualCritic, adrive, at_once, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
-from .rubrics import VOTES, Judgement, Vote, vote_on
+from .rubrics import VOTES, Dimension, Judgement, QualityAssessment, Rubric, Vote, vote_on
 
 if TYPE_CHECKING:
     from ...state.events import Event
-    from ...state.usage import Usage
-    from .rubrics import Dimension, QualityAssessment, Rubric
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
 
