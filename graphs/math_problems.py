@@ -154,11 +154,11 @@ def build_majority_graph(
 
 
 def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
-    defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": _at_once, "name": name}
+    defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": first_draft_only, "name": name}
     return build_refine_graph(model, **{**defaults, **options})
 
 
-def _at_once(state: Mapping[str, Any]) -> str:
+def first_draft_only(state: Mapping[str, Any]) -> str:
     """Stop after the first draft, whatever rounds the limits allow: a baseline is never revised."""
     return "max_rounds"
 

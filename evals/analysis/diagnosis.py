@@ -181,12 +181,11 @@ def _by_rounds(
     records = [by_id[name] for name in ids]
     limit = round_limit(run)
     answers = [answers_right(one) or [False] for one in records]
-    spent = [tokens_by_round(one) or [one.total_tokens] for one in records]
+    spent = [tokens_by_round(one) for one in records]
     changes = [paired(reference, [after_round(number, rights) for rights in answers]) for number in range(limit + 1)]
     options = [
         (_observed(run, number, change, fmean(after_round(number, costs) for costs in spent), cost), change)
-        for number, change in enumerate(changes)
-        if number
+        for number, change in enumerate(changes[1:], 1)
     ]
     if rounds <= limit:
         return options

@@ -119,16 +119,15 @@ def draw_rounds(figure: Figure, ledger: Ledger) -> str:
     for axes, row in zip(places, methods, strict=True):
         axes.set_title(title_of(row, ledger), loc="left")
         numbers = [played.round for played in row.rounds]
-        for counts, sign, colour, hatch in (
-            ([played.revised.fixed for played in row.rounds], 1, GOOD, ""),
-            ([played.revised.broken for played in row.rounds], -1, WARM, "///"),
+        for word, counts, sign, above, colour, hatch in (
+            ("fixed", [played.revised.fixed for played in row.rounds], 1, "bottom", GOOD, ""),
+            ("broken", [played.revised.broken for played in row.rounds], -1, "top", WARM, "///"),
         ):
-            word = "fixed" if sign > 0 else "broken"
             axes.bar(numbers, [sign * count for count in counts], 0.6, color=colour, hatch=hatch, label=word)
             for number, count in zip(numbers, counts, strict=True):
                 axes.annotate(
                     f"{count}", (number, sign * count), (0, 4 * sign), textcoords="offset points", ha="center",
-                    va="bottom" if sign > 0 else "top",
+                    va=above,
                 )  # fmt: skip
         axes.axhline(0, color=FAINT, linewidth=0.8)
         axes.set_ylim(-down - room, up + room)
