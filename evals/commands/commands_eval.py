@@ -33,7 +33,6 @@ from ...faces.views.console import Screen, plain_table
 from ...faces.views.wording import percent
 
 if TYPE_CHECKING:
-    from ..analysis.paired import Proportion
     from ..analysis.retrieval import RetrievalLedger
 
 __all__ = ["evaluate"]
@@ -295,9 +294,11 @@ def _show_retrieval(screen: Screen, ledger: RetrievalLedger) -> None:
     columns = ("method", "hit@1", "95%", "hit@5", "95%", "MRR", "nDCG@5", "queries", "ms")
     table = plain_table(*columns, right=columns[1:])
     for row in ledger.methods:
+        hits = [("" if hit.rate is None else f"{hit.rate:.3f}", hit.ci95) for hit in (row.hit1, row.hit5)]
+        shares = [part for rate, ends in hits for part in (rate, "–".join(map(percent, ends)))]
         table.add_row(
             Text(row.method, style="bold"),
-            *(part for hit in (row.hit1, row.hit5) for part in (_rate(hit), _interval(hit))),
+            *shares,
             f"{row.mrr:.3f}",
             f"{row.ndcg:.3f}",
             f"{row.queries:.1f}",
@@ -320,11 +321,3 @@ def _show_retrieval(screen: Screen, ledger: RetrievalLedger) -> None:
         if trust.off_topic.n:
             parts.append(f"and {trust.off_topic.k} of {trust.off_topic.n} questions without a source")
         screen.line(" ".join(parts))
-
-
-def _rate(share: Proportion) -> str:
-    return "" if share.rate is None else f"{share.rate:.3f}"
-
-
-def _interval(share: Proportion) -> str:
-    return f"{percent(share.ci95[0])}–{percent(share.ci95[1])}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -94,13 +93,9 @@ def _show(screen: Screen, found: list[RescoredRun], *, written: bool) -> None:
 
 
 def _said(one: Difference) -> str:
-    return f"{one.question_id}, {one.where}: {one.field} {_short(one.recorded)}, found {_short(one.found)}"
+    from ..logs.sources import shown
 
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"
+    return f"{one.question_id}, {one.where}: {one.field} {shown(one.recorded)}, found {shown(one.found)}"
 
 
 MOST_SHOWN = 20
-LONGEST_SHOWN = 60
