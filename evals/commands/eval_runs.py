@@ -304,7 +304,7 @@ def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
     try:
         with ExitStack() as stack:
             if plan.engine == "ray":
-                from ..run.ray_engine import ray_cluster
+                from .ray_cluster import ray_cluster
 
                 stack.enter_context(bad_input())
                 stack.enter_context(ray_cluster(plan.ray_address, workers=plan.workers))

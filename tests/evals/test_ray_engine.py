@@ -149,7 +149,7 @@ DRIVER = """
     from redraft.evals.run.ray_engine import RayJob, run_on_ray
     from redraft.evals.datasets.dataset import Dataset, Problem
     from redraft.evals.run.run_folder import ResultFile
-    from redraft.evals.run.ray_engine import ray_cluster
+    from redraft.evals.commands.ray_cluster import ray_cluster
 
     problems = tuple(Problem(f"p-{{n}}", f"What is sum {{n}}?", {gold!r} if n % 2 else "4") for n in range({count}))
     data = Dataset("sums", "exact", "0" * 64, problems)

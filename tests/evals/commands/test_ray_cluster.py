@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from redraft.evals.run.ray_engine import ray_cluster
+from redraft.evals.commands.ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
