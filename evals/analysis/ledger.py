@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from ...models.spec_names import model_name
+from ...models.specs import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids

@@ -42,17 +42,16 @@ def rescore(
     with 1.
     """
     from ...faces.views.console import Screen
-    from ..analysis.rescoring import dataset_of, write_rescored
-    from ..analysis.rescoring import rescore as rescored
+    from ..analysis import rescoring
     from ..run.run_folder import find_runs
 
     found: list[RescoredRun] = []
     with bad_input():
         for run in find_runs(folders):
-            one, records = rescored(run, dataset_of(run, data) if data is not None else None)
+            one, records = rescoring.rescore(run, None if data is None else rescoring.dataset_of(run, data))
             found.append(one)
             if write and one.differences:
-                write_rescored(run, records)
+                rescoring.write_rescored(run, records)
     screen = Screen(as_json=as_json)
     screen.result(
         {"written": write, "runs": [one.model_dump(mode="json") for one in found]},
