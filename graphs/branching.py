@@ -24,7 +24,7 @@ from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import SharedBudgets
 from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import Prompt, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.schema import RefineInput
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
     from ..nodes.runtime.meter import Prices
-    from ..nodes.writing.prompts import Prompt, Prompts
     from ..state.critique import Verifier
 
     BranchingGraph = CompiledStateGraph[BranchingState, None, RefineInput, BranchingOutput]

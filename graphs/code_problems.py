@@ -14,7 +14,7 @@ from ..nodes.verify.code_checks import passes_visible_tests
 from ..nodes.verify.code_replies import code_task, read_code
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
-from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm
 from .loop import TASK_ONLY, build_refine_graph
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.programs import ProgramRunner
-    from ..nodes.writing.prompts import Prompts
     from .loop import RefineGraph
 
 __all__ = [

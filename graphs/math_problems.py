@@ -15,7 +15,7 @@ from ..nodes.critics.program_critic import OUTVOTED, program_critic
 from ..nodes.verify.numeric_answers import extract_number
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
-from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
 from ..state.choices import Arm
 from .loop import TASK_ONLY, build_refine_graph
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.programs import ProgramRunner
-    from ..nodes.writing.prompts import Prompts
     from ..state.critique import Critic
     from .loop import RefineGraph
 
@@ -155,11 +154,11 @@ def build_majority_graph(
 
 
 def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
-    defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": _at_once, "name": name}
+    defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": first_draft_only, "name": name}
     return build_refine_graph(model, **{**defaults, **options})
 
 
-def _at_once(state: Mapping[str, Any]) -> str:
+def first_draft_only(state: Mapping[str, Any]) -> str:
     """Stop after the first draft, whatever rounds the limits allow: a baseline is never revised."""
     return "max_rounds"
 

@@ -42,14 +42,16 @@ try:
     from langchain.agents.middleware import AgentMiddleware, hook_config
     from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
 
-    from ..nodes.agents.agent_outcome import files_in, said_in_conversation, with_files
     from ..nodes.agents.agent_state import (
         RefineAgentState,
         begun,
+        files_in,
         loop_state,
+        said_in_conversation,
         since_asked,
         spent_so_far,
         task_in,
+        with_files,
     )
 except ImportError as error:
     raise ImportError(f'RefineMiddleware needs LangChain\'s agents: pip install "redraft[agents]" ({error})') from None

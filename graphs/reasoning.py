@@ -8,7 +8,7 @@ improvement is about the most recent text, and the answer is the best one. The a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.arguments import checked_count, refuse
@@ -29,8 +29,6 @@ from ..state.limits import Limits
 from .loop import TASK_ONLY, build_refine_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
 

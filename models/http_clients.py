@@ -16,7 +16,7 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextvars import ContextVar, Token
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -27,7 +27,6 @@ import openai
 from .server_replies import MOST_SHOWN, broken, no_stream, sent_key, without_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
     from types import TracebackType
 
 __all__ = ["Route", "Wait", "async_client", "sync_client"]

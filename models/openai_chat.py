@@ -20,7 +20,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
 from .control_tokens import CONTROL, control_pattern, without_control_tokens
-from .http_clients import async_client, sync_client
+from .http_clients import Route, async_client, sync_client
 from .server_replies import BrokenReplyError, broken, check_key, fault_in, fault_in_body
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-    from .http_clients import Route
 
 __all__ = ["ServedChat", "WholeChat", "openai_clients", "openai_model", "plain_completions", "served_model"]
 

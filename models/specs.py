@@ -8,17 +8,16 @@ import math
 import os
 import re
 from dataclasses import dataclass
+from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from .server_replies import check_key
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from .http_clients import Route
 
-__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "redact"]
+__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "model_name", "redact"]
 
 
 ACCEPTED = (
@@ -139,6 +138,7 @@ def _embedded(path: str, options: dict[str, Any]) -> BaseChatModel:
 
 def _remote(spec: str, options: dict[str, Any]) -> BaseChatModel:
     from .openai_chat import served_model
+    from .server_replies import check_key
 
     shown = redact(spec)
     try:
@@ -266,3 +266,13 @@ def _listed(spec: str, name: str, provider: Provider, options: dict[str, Any]) -
 
 def _present(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def model_name(spec: str) -> str:
+    """Return the name of a model without the address that serves it, or the folder that its file lies in."""
+    kind, _, rest = spec.partition(":")
+    place, _, name = rest.partition("#")
+    if kind in ("http", "https", "replay") and name:
+        return name
+    # A path of Windows may be read elsewhere; its rules split both kinds.
+    return PureWindowsPath(place).name or spec if kind in ("gguf", "scripted", "replay") else spec

@@ -8,9 +8,8 @@ from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ..state.choices import Arm
-    from .agents.mcp_tools import mcp_tools
     from .agents.react import react_agent
-    from .agents.tool_critics import calculator_tool, python_tool, search_tool, tool_critic, uses_tools
+    from .agents.tool_critics import calculator_tool, mcp_tools, python_tool, search_tool, tool_critic, uses_tools
     from .critics.calibrated import calibrated
     from .critics.critics import human_critic, model_critic, verifier_critic
     from .critics.program_critic import program_critic
@@ -53,10 +52,10 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "redraft.nodes.agents.mcp_tools": ["mcp_tools"],
             "redraft.nodes.agents.react": ["react_agent"],
             "redraft.nodes.agents.tool_critics": [
                 "calculator_tool",
+                "mcp_tools",
                 "python_tool",
                 "search_tool",
                 "tool_critic",

@@ -13,7 +13,7 @@ import pytest
 from redraft._files import appended, make_private, write_file
 from redraft.graphs import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.models.tape import Call, Tape
+from redraft.models.recordings import Call, Tape
 from redraft.retrieval.index_file import opened
 from redraft.state import open_checkpointer
 

@@ -239,9 +239,9 @@ def rows_needed(alpha: float, level: float, *, wrong: int = 0) -> int:
     return wrong + 1 + int(nbinom.isf(level, wrong + 1, alpha))
 
 
-def reachable_alpha(accepted: int, delta: float, *, combinations: int = 1) -> float:
+def reachable_alpha(accepted: int, delta: float) -> float:
     """Return the smallest alpha that so many accepted drafts can show: all of them right."""
-    return float(1 - (delta / combinations) ** (1 / accepted)) if accepted else 1.0
+    return float(1 - delta ** (1 / accepted)) if accepted else 1.0
 
 
 def _setting(family: Sequence[Scored], right: np.ndarray[Any, Any], *, alpha: float, level: float) -> Setting:

@@ -12,7 +12,20 @@ from pydantic import Field
 
 from .equal_cost import SLACK, match_tokens, mean_tokens
 from .method_row import after_round, refines_nothing
-from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired, power_of, proportion
+from .paired import (
+    WANTED,
+    Finding,
+    Interval,
+    Paired,
+    Power,
+    Proportion,
+    Row,
+    finding,
+    holm,
+    paired,
+    power_of,
+    proportion,
+)
 from .round_rates import answers_right, drafts_right, round_limit, tokens_by_round
 from .sentences import p_in_words, percent, power_in_words, prices_in_words
 
@@ -20,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..run.run_folder import Run
-    from .paired import Finding
 
 __all__ = ["Diagnosis", "Option", "Predicted", "diagnose", "predict_rounds"]
 
@@ -169,12 +181,11 @@ def _by_rounds(
     records = [by_id[name] for name in ids]
     limit = round_limit(run)
     answers = [answers_right(one) or [False] for one in records]
-    spent = [tokens_by_round(one) or [one.total_tokens] for one in records]
+    spent = [tokens_by_round(one) for one in records]
     changes = [paired(reference, [after_round(number, rights) for rights in answers]) for number in range(limit + 1)]
     options = [
         (_observed(run, number, change, fmean(after_round(number, costs) for costs in spent), cost), change)
-        for number, change in enumerate(changes)
-        if number
+        for number, change in enumerate(changes[1:], 1)
     ]
     if rounds <= limit:
         return options

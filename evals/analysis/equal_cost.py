@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from ...nodes.writing.voting import majority_text
-from ..run.voted_answers import VOTED_ANSWERS
+from ..datasets.scorers import VOTED_ANSWERS
 from .paired import Paired, Row, paired
 from .round_rates import attempt_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.callbacks import get_usage_metadata_callback
 
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
-from ...nodes.critics.judge_file import JudgePart
+from ...nodes.critics.judge_file import JudgePart, Reading
 from ...nodes.critics.registry import FIELD, scores
 from ...nodes.runtime.dual import adrive
 from .calibration import Scored
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from langchain_core.language_models import BaseChatModel
 
-    from ...nodes.critics.judge_file import Reading
     from ..datasets.dataset import Dataset
 
 __all__ = ["LabelledDraft", "drafts_of", "field_scores", "judged", "labels", "read_labelled"]

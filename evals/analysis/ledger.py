@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from ...models.spec_names import model_name
+from ...models.specs import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .diagnosis import diagnose
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
@@ -83,14 +83,27 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     """
     if not runs:
         raise ValueError("a ledger needs at least one run")
-    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, _run_labels(runs), strict=True)]
+    labels = _told_apart(
+        [
+            f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
+            for run in runs
+        ],
+        [(run.info.dataset, model_name(run.info.model), str(run.folder)) for run in runs],
+    )
+    rows = [method_row(run, label=label, wanted=wanted) for run, label in zip(runs, labels, strict=True)]
     pairs = list(zip(rows, runs, strict=True))
     together: dict[tuple[str, str], list[tuple[MethodRow, Run]]] = {}
     for row, run in pairs:
         # By what a dataset holds and not by its name, which two files may share.
         together.setdefault((row.dataset_sha256, row.model), []).append((row, run))
-    named = _titles([(members[0][0].dataset, model, sha256) for (sha256, model), members in together.items()])
-    groups = [_group(title, members, wanted) for title, members in zip(named, together.values(), strict=True)]
+    titles = _told_apart(
+        [
+            " · ".join(filter(None, (members[0][0].dataset, model_name(model))))
+            for (_, model), members in together.items()
+        ],
+        [(model, sha256[:8]) for sha256, model in together],
+    )
+    groups = [_group(title, members, wanted) for title, members in zip(titles, together.values(), strict=True)]
     finished: dict[str, MethodRow] = {}
     beside: dict[str, EqualCostRow] = {}
     warnings: list[str] = []
@@ -116,7 +129,8 @@ def _compared(
         rows.append(row.model_copy(update=update))
         if not row.baseline and (equal := nearest_baseline(row, run, members)):
             beside[row.label] = equal
-    names = dict(zip(group.methods, _short_labels(group.methods), strict=True))
+    short = [label.partition(" · ")[0] for label in group.methods]
+    names = {label: name if short.count(name) == 1 else label for label, name in zip(group.methods, short, strict=True)}
     baselines, refining = ([row for row in rows if row.baseline is kind] for kind in (True, False))
     return _finished(baselines, beside, names) | _finished(refining, beside, names)
 
@@ -247,33 +261,8 @@ def _headline(
     )
 
 
-def _run_labels(runs: Sequence[Run]) -> list[str]:
-    """Name each run by its method, and where that is not enough by dataset, model and folder too."""
-    labels = [
-        f"{run.info.method} (oracle)" if run.oracle and "oracle" not in run.info.method else run.info.method
-        for run in runs
-    ]
-    return _told_apart(labels, [(run.info.dataset, model_name(run.info.model), str(run.folder)) for run in runs])
-
-
-def _short_labels(labels: Sequence[str]) -> list[str]:
-    """Name each run among those of one dataset and model, given the labels of these."""
-    names = [label.partition(" · ")[0] for label in labels]
-    several = Counter(names)
-    return [name if several[name] == 1 else label for label, name in zip(labels, names, strict=True)]
-
-
-def _titles(groups: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Name each group by dataset and model, and where that is not enough by the model's address and the data's hash.
-
-    Args:
-        groups: Dataset, model and the dataset's SHA-256 of each.
-    """
-    named = [" · ".join(filter(None, (dataset, model_name(model)))) for dataset, model, _ in groups]
-    return _told_apart(named, [(model, sha256[:8]) for _, model, sha256 in groups])
-
-
 def _told_apart(labels: list[str], tells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the labels; to those that several share, the words that differ are added, the first ones first."""
     for words in zip(*tells, strict=True):
         counts = Counter(labels)
         several = {

@@ -244,7 +244,7 @@ def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: Roun
     n, played = len(drafts), len(by_round) - 1
     if not played:
         return []
-    spent = [tokens_by_round(record) or [record.total_tokens] for record in run.records]
+    spent = [tokens_by_round(record) for record in run.records]
     first = sum(rights[0] for rights in drafts if rights) / n
     predicted = predicted_accuracy(rates, first=first, rounds=played, drafted=sum(map(bool, drafts)) / n)
     rejected = Counter(number for record in run.records for number in rejected_revisions(record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,7 +53,8 @@ WANTED = 0.05
 
 ENOUGH = 0.8
 MOST = 10**7
-PRECISE = 1e-4
+STEPS = 2**14
+"""Of a difference from 0 to 1, as finely as the smallest one is told."""
 TAIL = 1e-9
 APART = 1e-9
 
@@ -249,16 +251,12 @@ def power_of(change: Paired, *, wanted: float = WANTED) -> Power:
 @lru_cache(maxsize=1024)
 def _power(n: int, changes: int, wanted: float) -> Power:
     changed = (changes + 0.5) / (n + 1)
-    detectable = None
-    if _chance_to_find(1.0, n, changed) >= ENOUGH:
-        low, detectable = 0.0, 1.0
-        while detectable - low > PRECISE:
-            middle = (low + detectable) / 2
-            if _chance_to_find(middle, n, changed) >= ENOUGH:
-                detectable = middle
-            else:
-                low = middle
-    return Power(changed=changed, detectable=detectable, wanted=wanted, needed=_needed(wanted, changed))
+
+    def finds(step: int) -> bool:
+        return _chance_to_find(step / STEPS, n, changed) >= ENOUGH
+
+    smallest = bisect_left(range(STEPS), True, lo=1, key=finds) / STEPS if finds(STEPS) else None
+    return Power(changed=changed, detectable=smallest, wanted=wanted, needed=_needed(wanted, changed))
 
 
 def _needed(wanted: float, changed: float) -> int | None:
@@ -267,15 +265,10 @@ def _needed(wanted: float, changed: float) -> int | None:
         enough *= 2
         if enough > MOST:
             return None
-    few = enough // 2
     # The exact test's power climbs in small teeth, so the sample is right within a few problems.
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        if _chance_to_find(wanted, middle, changed) >= ENOUGH:
-            enough = middle
-        else:
-            few = middle
-    return enough
+    return bisect_left(
+        range(enough), True, lo=enough // 2 + 1, key=lambda few: _chance_to_find(wanted, few, changed) >= ENOUGH
+    )
 
 
 def _chance_to_find(diff: float, n: int, changed: float) -> float:

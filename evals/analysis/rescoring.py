@@ -10,19 +10,15 @@ from pydantic import Field
 
 from ...nodes.verify.numeric_answers import lone_number
 from ...nodes.writing.voting import majority_text
-from ..datasets.dataset import load_dataset
-from ..datasets.scorers import scorer
-from ..run.run_folder import ResultFile
-from ..run.voted_answers import VOTED_ANSWERS
+from ..datasets.dataset import Dataset, Problem, load_dataset
+from ..datasets.scorers import VOTED_ANSWERS, Scorer, scorer
+from ..run.run_folder import ResultFile, Run
 from .paired import Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..datasets.dataset import Dataset, Problem
-    from ..datasets.scorers import Scorer
     from ..run.result_record import Iteration, ResultRecord, Sample
-    from ..run.run_folder import Run
 
 __all__ = ["Difference", "RescoredRun", "dataset_of", "rescore", "write_rescored"]
 

@@ -12,7 +12,7 @@ are harder to fix, say, or easier to break.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -21,7 +21,6 @@ from .paired import CHANCE, Proportion, Row, fisher_p, proportion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from ..run.result_record import Iteration, ResultRecord
     from ..run.run_folder import Run

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .paired import CHANCE, finding
+from .paired import CHANCE, Finding, Interval, Paired, Power, finding
 
 if TYPE_CHECKING:
     from .equal_cost import EqualCostRow
     from .method_row import MethodRow
-    from .paired import Finding, Interval, Paired, Power
 
 __all__ = [
     "change_in_words",
@@ -91,7 +90,8 @@ def prices_in_words(point: float | None, fix: float | None) -> str:
 
 def p_in_words(p: float, corrected: float | None = None) -> str:
     """Return a p-value as `p = 0.031`, and beside it the corrected one where that reads otherwise."""
-    raw, also = (_rounded(value) for value in (p, p if corrected is None else corrected))
+    both = (p, p if corrected is None else corrected)
+    raw, also = ("< 0.001" if value < 0.001 else f"= {value:.2g}" for value in both)
     return f"p {raw}" if raw == also else f"p {raw}, corrected {also.removeprefix('= ')}"
 
 
@@ -168,7 +168,3 @@ def _finding(change: Paired, corrected: float | None, power: Power) -> Finding:
 
 def _p(change: Paired, corrected: float | None) -> float:
     return change.mcnemar_p if corrected is None else corrected
-
-
-def _rounded(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.2g}"

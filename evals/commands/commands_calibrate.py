@@ -87,8 +87,7 @@ def calibrate(
     Rows of one task count as one problem. With a field `round` (0, 1, …) they are a draft and its revisions, and the
     judge may then judge revisions too; without it, it is for first drafts.
     """
-    from ..analysis.calibration import calibrate as calibrated
-    from ..analysis.calibration import reachable_alpha, rows_needed, smallest_alpha
+    from ..analysis import calibration as bounds
     from ..analysis.judged_drafts import labels
 
     screen = Screen(as_json=as_json)
@@ -101,10 +100,11 @@ def calibrate(
         labelled, data = _given(file, task_field, draft_field, right_field, limit)
         n = len({one.problem for one in labelled}) if labelled else len(data.problems)
         # Before anything is paid.
-        needed = rows_needed(alpha, delta)
+        needed = bounds.rows_needed(alpha, delta)
         say(
-            f"{n} problems: with all of them accepted and right, no alpha below {percent(reachable_alpha(n, delta))} "
-            f"can be shown; with half of them, {percent(reachable_alpha(n // 2, delta))}"
+            f"{n} problems: with all of them accepted and right, no alpha below "
+            f"{percent(bounds.reachable_alpha(n, delta))} can be shown; with half of them, "
+            f"{percent(bounds.reachable_alpha(n // 2, delta))}"
         )
         if n < needed:
             raise BadInputError(f"--alpha {alpha:g} needs at least {needed} accepted drafts without a wrong one")
@@ -115,8 +115,8 @@ def calibrate(
         options = {"max_output_tokens": max_output_tokens, "seed": seed}
         drafts, scored = asyncio.run(_scored(labelled, data, critic, spec, votes, concurrency, options, screen))
         right = labels(drafts)
-        calibration = calibrated(scored, right, alpha=alpha, delta=delta)
-        best = None if calibration.chosen else smallest_alpha(scored, right, delta=delta)
+        calibration = bounds.calibrate(scored, right, alpha=alpha, delta=delta)
+        best = None if calibration.chosen else bounds.smallest_alpha(scored, right, delta=delta)
     judge = None
     if calibration.chosen:
         date = datetime.now(UTC).date().isoformat()

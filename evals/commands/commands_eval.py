@@ -1,13 +1,14 @@
-"""Command `eval`: methods on a dataset. Internal."""
+"""Command `eval`: methods on a dataset, or with `--retrieval` searches over questions with known sources. Internal."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import write_file
 from ...faces.cli.options import (
     DATA,
     LIMITS,
@@ -28,8 +29,14 @@ from ...faces.cli.options import (
     given_limits,
 )
 from ...faces.problems import BadInputError, bad_input
+from ...faces.views.console import Screen, plain_table
+from ...faces.views.wording import percent
+
+if TYPE_CHECKING:
+    from ..analysis.retrieval import RetrievalLedger
 
 __all__ = ["evaluate"]
+
 
 PACE = "How fast"
 RETRIEVAL = "Retrieval"
@@ -177,16 +184,14 @@ def evaluate(
     Budgets are for each problem. Ctrl-C keeps what is done; the same command with --resume goes on, half-run problems
     from their checkpoints. `redraft report DIR` shows it all.
     """
-    from ...faces.views.console import Screen
     from ..analysis.ledger import build_ledger, find_runs
     from .commands_report import show_ledger
-    from .eval_retrieval import evaluate_retrieval
     from .eval_runs import EvalPlan, run_plan
 
     if retrieval is not None:
         if dataset is not None:
             raise BadInputError(f"--retrieval {str(retrieval)!r} takes the place of the dataset {dataset!r}")
-        evaluate_retrieval(
+        _evaluate_retrieval(
             retrieval,
             folder=folder,
             methods=methods,
@@ -241,3 +246,78 @@ def evaluate(
         ledger = build_ledger(find_runs(folders))
     more = f"redraft report {shlex.quote(str(out))}"
     screen.result(ledger.model_dump(mode="json"), lambda screen: show_ledger(screen, ledger, hint=more))
+
+
+def _evaluate_retrieval(
+    questions: Path,
+    *,
+    folder: Path | None,
+    methods: str | None,
+    embedding: str | None,
+    rerank: str | None,
+    limit: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure searches over a folder, print the ledger, and write it to `out`/retrieval.json where that is given."""
+    from ..analysis.retrieval import (
+        RETRIEVAL_METHODS,
+        known_questions,
+        measured,
+        retrieval_ledger,
+        retrieval_methods,
+    )
+
+    if folder is None:
+        raise BadInputError("--retrieval needs a --dir: the folder that is searched")
+    screen = Screen(as_json=as_json)
+    with bad_input():
+        known = known_questions(questions)[:limit]
+        names = [name.strip() for name in methods.split(",")] if methods else list(RETRIEVAL_METHODS)
+        options: dict[str, Any] = {"embeddings": embedding} if embedding else {}
+        if rerank:
+            options["rerank"] = None if rerank == "none" else rerank
+        searches = retrieval_methods(folder, names, **options)
+        runs = {name: measured(search, known) for name, search in searches.items()}
+        pairs = [("unrefined", "refined")] if {"unrefined", "refined"} <= runs.keys() else []
+        ledger = retrieval_ledger(runs, known, refining=pairs)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_file(out / "retrieval.json", ledger.model_dump_json(indent=1) + "\n")
+    screen.result(ledger.model_dump(mode="json"), lambda screen: _show_retrieval(screen, ledger))
+
+
+def _show_retrieval(screen: Screen, ledger: RetrievalLedger) -> None:
+    """Print a table of the methods, what refining changed, and how far the confidence can be trusted."""
+    from rich.text import Text
+
+    columns = ("method", "hit@1", "95%", "hit@5", "95%", "MRR", "nDCG@5", "queries", "ms")
+    table = plain_table(*columns, right=columns[1:])
+    for row in ledger.methods:
+        hits = [("" if hit.rate is None else f"{hit.rate:.3f}", hit.ci95) for hit in (row.hit1, row.hit5)]
+        shares = [part for rate, ends in hits for part in (rate, "–".join(map(percent, ends)))]
+        table.add_row(
+            Text(row.method, style="bold"),
+            *shares,
+            f"{row.mrr:.3f}",
+            f"{row.ndcg:.3f}",
+            f"{row.queries:.1f}",
+            f"{row.ms:,.0f}",
+        )
+    screen.put(table)
+    screen.line((f"{ledger.questions} questions with known sources, {ledger.off_topic} without", "dim"))
+    for change in ledger.refining:
+        pair = change.hit5
+        times = f", at {change.times:.1f} times the time" if change.times is not None else ""
+        screen.line(
+            f"refining found {pair.fixed} and lost {pair.broken} of {pair.n} among the first five "
+            f"(p = {pair.mcnemar_p:.3g}){times}"
+        )
+    for trust in ledger.confidence:
+        parts = [f"{trust.method}: confidence"]
+        if trust.auc is not None and trust.error is not None:
+            parts.append(f"tells hits from misses with AUC {trust.auc:.2f}, calibration error {trust.error:.2f};")
+        parts.append(f"{trust.withheld.k} of {trust.withheld.n} hits withheld")
+        if trust.off_topic.n:
+            parts.append(f"and {trust.off_topic.k} of {trust.off_topic.n} questions without a source")
+        screen.line(" ".join(parts))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...faces.cli.options import AsJson
 from ...faces.problems import RunStoppedError, bad_input
-from ...faces.views.console import plain_table, safe
+from ...faces.views.console import Screen, plain_table, safe
 from ...faces.views.wording import amount
 
 if TYPE_CHECKING:
-    from ...faces.views.console import Screen
     from ..analysis.rescoring import Difference, RescoredRun
 
 __all__ = ["rescore"]
@@ -44,17 +42,16 @@ def rescore(
     with 1.
     """
     from ...faces.views.console import Screen
-    from ..analysis.rescoring import dataset_of, write_rescored
-    from ..analysis.rescoring import rescore as rescored
+    from ..analysis import rescoring
     from ..run.run_folder import find_runs
 
     found: list[RescoredRun] = []
     with bad_input():
         for run in find_runs(folders):
-            one, records = rescored(run, dataset_of(run, data) if data is not None else None)
+            one, records = rescoring.rescore(run, None if data is None else rescoring.dataset_of(run, data))
             found.append(one)
             if write and one.differences:
-                write_rescored(run, records)
+                rescoring.write_rescored(run, records)
     screen = Screen(as_json=as_json)
     screen.result(
         {"written": write, "runs": [one.model_dump(mode="json") for one in found]},
@@ -95,13 +92,9 @@ def _show(screen: Screen, found: list[RescoredRun], *, written: bool) -> None:
 
 
 def _said(one: Difference) -> str:
-    return f"{one.question_id}, {one.where}: {one.field} {_short(one.recorded)}, found {_short(one.found)}"
+    from ..logs.sources import shown
 
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"
+    return f"{one.question_id}, {one.where}: {one.field} {shown(one.recorded)}, found {shown(one.found)}"
 
 
 MOST_SHOWN = 20
-LONGEST_SHOWN = 60

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import secrets
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -114,8 +114,6 @@ class EvalPlan:
         from ..run.methods import build_method, check_methods, find_method, knows_gold, preset_method
 
         names = tuple(name.strip() for name in methods.split(",") if name.strip())
-        if rest.get("retry_failed") and not rest.get("resume"):
-            raise BadInputError("--retry-failed is for --resume: it runs again what failed before")
         named = {name: field for name, field in (fields or {}).items() if field}
         with bad_input():
             data = load_dataset(dataset, skip_bad=skip_bad, **named).sample(limit, seed, offset=offset)
@@ -148,7 +146,7 @@ class EvalPlan:
                 return preset_method(name, RunConfig.given(**{**fields, **preset_options}).build(None))
 
             methods_built = tuple(map(built, names))
-            if unused := sorted(set(texts) - {name for method in methods_built for name in method.prompts}):
+            if unused := sorted(set(texts).difference(*(method.prompts for method in methods_built))):
                 raise ValueError(f"none of these methods asks with {', '.join(unused)} of {str(prompts)!r}")
         if note:
             say(note)
@@ -167,15 +165,18 @@ class EvalPlan:
             **rest,
         )
         with bad_input():
-            plan.check_engine()
+            plan.check()
         return plan
 
-    def check_engine(self) -> None:
-        """Raise ValueError unless the engine can run this.
+    def check(self) -> None:
+        """Raise ValueError unless its arguments go together.
 
         Raises:
-            ValueError: There is no such engine, or Ray's workers can't do what was asked for.
+            ValueError: Nothing is resumed of which failures could be tried again, there is no such engine, or Ray's
+                workers can't do what was asked for.
         """
+        if self.retry_failed and not self.resume:
+            raise ValueError("--retry-failed is for --resume: it runs again what failed before")
         if self.engine not in ENGINES:
             raise ValueError(f"there is no engine {self.engine!r}; known are {', '.join(ENGINES)}")
         if self.engine == "ray":
@@ -293,9 +294,20 @@ def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:
     """
     folders = [plan.out / method.name for method in plan.methods]
     with bad_input():
-        _check_folders(plan)
+        for method, folder in zip(plan.methods, folders, strict=True):
+            if (folder / "run.json").exists():
+                if not plan.resume:
+                    raise BadInputError(
+                        f"{folder} holds a run already: --resume goes on with it, another --out begins anew"
+                    )
+                check_same_run(folder, plan.info(method))
     try:
-        with _cluster(plan):
+        with ExitStack() as stack:
+            if plan.engine == "ray":
+                from .ray_cluster import ray_cluster
+
+                stack.enter_context(bad_input())
+                stack.enter_context(ray_cluster(plan.ray_address, workers=plan.workers))
             for method, folder in zip(plan.methods, folders, strict=True):
                 _run_one(plan, method, folder, screen)
                 if plan.upload and plan.data.source:
@@ -340,33 +352,10 @@ def _prompts_for(kind: str, path: Path) -> dict[str, str]:
     return prompts
 
 
-@contextmanager
-def _cluster(plan: EvalPlan) -> Iterator[None]:
-    if plan.engine != "ray":
-        yield
-        return
-    from .ray_cluster import ray_cluster
-
-    with bad_input(), ray_cluster(plan.ray_address, workers=plan.workers):
-        yield
-
-
-def _check_folders(plan: EvalPlan) -> None:
-
-    for method in plan.methods:
-        folder = plan.out / method.name
-        if not (folder / "run.json").exists():
-            continue
-        if not plan.resume:
-            raise BadInputError(f"{folder} holds a run already: --resume goes on with it, another --out begins anew")
-        check_same_run(folder, plan.info(method))
-
-
 def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> None:
     from ...state import open_checkpointer
     from ..run.provenance import Fingerprints, server_of
-    from ..run.rate_limits import RateLimits
-    from ..run.runner import GivenUpError, run_method
+    from ..run.runner import GivenUpError, RateLimits, run_method
 
     with bad_input():
         pace = RateLimits(rpm=plan.rpm, tpm=plan.tpm) if (plan.rpm, plan.tpm) != (None, None) else None

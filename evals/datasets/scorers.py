@@ -1,13 +1,14 @@
-"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts. Internal."""
+"""Scorers by the gold answer: numbers, hidden tests, required words, exact texts; and samples' votes. Internal."""
 
 from __future__ import annotations
 
 import re
 import threading
 import unicodedata
+from abc import ABC, abstractmethod
 from decimal import Decimal, InvalidOperation
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ...models.thoughts import without_thought
 from ...nodes.verify.code_replies import read_code, row_text
@@ -15,29 +16,43 @@ from ...nodes.verify.numeric_answers import extract_number, lone_number, same_nu
 from ...nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ...sandbox import Sandbox, SandboxResult
 
-__all__ = ["CodeScorer", "ExactScorer", "HiddenTests", "Kind", "Scorer", "passes_hidden_tests", "scorer"]
+__all__ = [
+    "VOTED_ANSWERS",
+    "CodeScorer",
+    "ExactScorer",
+    "HiddenTests",
+    "Kind",
+    "Scorer",
+    "passes_hidden_tests",
+    "scorer",
+]
+
 
 Kind = Literal["numeric", "code", "words", "exact"]
 
 
-class Scorer(Protocol):
-    """Reads answers out of solutions, and alone sees the gold ones."""
+class Scorer(ABC):
+    """Reads answers out of solutions, and alone sees the gold ones, which are texts unless a kind says otherwise."""
 
+    @abstractmethod
     def read_answer(self, solution: str) -> str | None:
         """Return the answer that a solution gives, or `None` where it gives none."""
 
+    @abstractmethod
     def is_correct(self, gold: Any, solution: str) -> bool:
         """Return True if a solution is right; one that can't be read is wrong."""
 
     def shown_gold(self, gold: Any) -> str | None:
         """Return the gold answer as a person reads it, or `None` where there is none to show."""
+        return str(gold)
 
     def plain_gold(self, gold: Any) -> Any:
         """Return the gold answer as JSON can hold it, so that a record can be judged again."""
+        return str(gold)
 
     def gold_of(self, plain: Any) -> Any:
         """Return the gold answer that `plain_gold` gave.
@@ -45,6 +60,7 @@ class Scorer(Protocol):
         Raises:
             ValueError: It is none of this kind.
         """
+        return _of_type(plain, str)
 
 
 class HiddenTests(NamedTuple):
@@ -76,7 +92,7 @@ def _shared(kind: Kind) -> Scorer:
     return SCORERS[kind]()
 
 
-class _NumericScorer:
+class _NumericScorer(Scorer):
     def read_answer(self, solution: str) -> str | None:
         found = extract_number(solution)
         return None if found is None else _shown(found)
@@ -87,9 +103,6 @@ class _NumericScorer:
     def shown_gold(self, gold: Decimal) -> str | None:
         return _shown(gold)
 
-    def plain_gold(self, gold: Decimal) -> str:
-        return str(gold)
-
     def gold_of(self, plain: Any) -> Decimal:
         try:
             return Decimal(_of_type(plain, str))
@@ -97,7 +110,7 @@ class _NumericScorer:
             raise ValueError(f"the gold answer must be a number, not {plain!r}") from None
 
 
-class CodeScorer:
+class CodeScorer(Scorer):
     """Runs hidden tests on the code of a solution, once for each solution.
 
     What the sandbox can't decide (a layer is missing, the tests need objects that can't cross) counts as wrong.
@@ -171,7 +184,7 @@ def passes_hidden_tests(row: Mapping[str, Any], answer: str, sandbox: Sandbox) -
     return sandbox.check(code, tests, name, helpers=prompt)
 
 
-class _WordsScorer:
+class _WordsScorer(Scorer):
     def read_answer(self, solution: str) -> str | None:
         return solution.strip() or None
 
@@ -189,7 +202,7 @@ class _WordsScorer:
         return tuple(_of_type(word, str) for word in _of_type(plain, list))
 
 
-class ExactScorer:
+class ExactScorer(Scorer):
     """Compares texts, whatever their case, white space, Markdown and punctuation; numbers are compared as numbers.
 
     The answer of a solution is what follows its last `####` or, at the start of a line, `Answer:`, up to the end of
@@ -214,22 +227,6 @@ class ExactScorer:
             return same_number(*numbers)
         return _plain(answer) == _plain(gold)
 
-    def shown_gold(self, gold: str) -> str | None:
-        """Return the gold answer as the data set has it."""
-        return gold
-
-    def plain_gold(self, gold: str) -> str:
-        """Return the gold answer as the data set has it."""
-        return gold
-
-    def gold_of(self, plain: Any) -> str:
-        """Return the gold answer.
-
-        Raises:
-            ValueError: It is no text.
-        """
-        return _of_type(plain, str)
-
 
 def _of_type(plain: Any, wanted: type[T]) -> T:
     if not isinstance(plain, wanted):
@@ -250,6 +247,15 @@ def _plain(text: str) -> str:
     words = PUNCTUATION.sub(" ", APOSTROPHES.sub("", text)).split()
     return " ".join(words or text.split())
 
+
+def last_line(solution: str) -> str | None:
+    """Return the last line of a solution without what marks it as the answer."""
+    lines = [line.strip() for line in solution.splitlines() if line.strip()]
+    return re.sub(r"^(?:####|(?:the )?(?:final )?answer(?: is)?\s*:?)\s*", "", lines[-1], flags=re.I) if lines else None
+
+
+VOTED_ANSWERS: Mapping[str, Callable[[str], Hashable | None]] = {"numeric": extract_number, "exact": last_line}
+"""Reader of the answer that a sample votes for, by the kind of problems; other kinds have no vote."""
 
 SCORERS: dict[Kind, type[Scorer]] = {
     "numeric": _NumericScorer,

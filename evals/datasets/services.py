@@ -39,9 +39,10 @@ class Service(NamedTuple):
 
     package: str
     install: str
-    read: Callable[[str], list[Example]]
-    send: Callable[[str, str, Run], None]
-    """Takes the dataset's name, the experiment's, and the results."""
+    read: Callable[[Any, str], list[Example]]
+    """Takes the package and the dataset's name."""
+    send: Callable[[Any, str, str, Run], None]
+    """Takes the package, the names of dataset and experiment, and the results."""
 
 
 def service_of(spec: str) -> str:
@@ -58,8 +59,8 @@ def read_examples(spec: str) -> list[Example]:
         ConnectionError: The service did not give them; the message says why.
     """
     service, _, name = spec.partition(":")
-    with _asked(service, f"the dataset {spec!r} can't be read"):
-        return SERVICES[service].read(name)
+    with _asked(service, f"the dataset {spec!r} can't be read") as package:
+        return SERVICES[service].read(package, name)
 
 
 def send_results(spec: str, run: Run, *, attempt: int = 1) -> str:
@@ -77,20 +78,20 @@ def send_results(spec: str, run: Run, *, attempt: int = 1) -> str:
     service, _, name = spec.partition(":")
     parts = [run.info.method, getattr(run.info, "run_id", ""), f"({attempt})" if attempt > 1 else ""]
     experiment = " ".join(filter(None, parts))
-    with _asked(service, f"the results of {run.info.method} can't be sent to {service}"):
-        SERVICES[service].send(name, experiment, run)
+    with _asked(service, f"the results of {run.info.method} can't be sent to {service}") as package:
+        SERVICES[service].send(package, name, experiment, run)
     return experiment
 
 
 @contextmanager
-def _asked(service: str, failing: str) -> Iterator[None]:
+def _asked(service: str, failing: str) -> Iterator[Any]:
     entry = SERVICES[service]
     try:
-        importlib.import_module(entry.package)
+        package = importlib.import_module(entry.package)
     except ImportError as error:
         raise ImportError(f"{service!r} needs its client: pip install {entry.install} ({error})") from None
     try:
-        yield
+        yield package
     except Exception as error:  # each client has errors of its own
         raise ConnectionError(masked(f"{failing}: {type(error).__name__}: {error}")) from None
 
@@ -127,27 +128,22 @@ def _facts(record: ResultRecord) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _from_langsmith(name: str) -> list[Example]:
-    from langsmith import Client
-
-    examples = Client().list_examples(dataset_name=name)
+def _from_langsmith(langsmith: Any, name: str) -> list[Example]:
+    examples = langsmith.Client().list_examples(dataset_name=name)
     return [
         Example(str(example.id), _plain(example.inputs, "input"), _plain(example.outputs, "output"))
         for example in examples
     ]
 
 
-def _to_langsmith(name: str, experiment: str, run: Run) -> None:
+def _to_langsmith(langsmith: Any, name: str, experiment: str, run: Run) -> None:
     """Send each result as a run of the project, with its drafts below, each with its round and whether it was right."""
-    from langsmith import Client
-    from langsmith.run_trees import RunTree
-
-    client = Client()
+    client = langsmith.Client()
     project = client.create_project(
         experiment, reference_dataset_id=client.read_dataset(dataset_name=name).id, metadata=_about(run)
     )
 
-    def judged(tree: RunTree, right: bool | None) -> None:
+    def judged(tree: Any, right: bool | None) -> None:
         if right is not None:
             client.create_feedback(
                 tree.id, CORRECT, score=right, trace_id=tree.trace_id, session_id=project.id, feedback_source_type="api"
@@ -155,7 +151,7 @@ def _to_langsmith(name: str, experiment: str, run: Run) -> None:
 
     for record in run.records:
         start, end = _times(record)
-        tree = RunTree(
+        tree = langsmith.RunTree(
             name=run.info.method,
             inputs={"task": record.question},
             start_time=start,
@@ -184,20 +180,16 @@ def _to_langsmith(name: str, experiment: str, run: Run) -> None:
     client.update_project(project.id, end_time=datetime.now(UTC))
 
 
-def _from_langfuse(name: str) -> list[Example]:
-    from langfuse import get_client
-
-    items = [item for item in get_client().get_dataset(name).items if item.status != "ARCHIVED"]
+def _from_langfuse(langfuse: Any, name: str) -> list[Example]:
+    items = [item for item in langfuse.get_client().get_dataset(name).items if item.status != "ARCHIVED"]
     return [
         Example(item.id, _plain(item.input, "input"), _plain(item.expected_output, "expected_output")) for item in items
     ]
 
 
-def _to_langfuse(name: str, experiment: str, run: Run) -> None:
+def _to_langfuse(langfuse: Any, name: str, experiment: str, run: Run) -> None:
     """Send the results as an experiment whose task looks each answer up."""
-    from langfuse import get_client
-
-    client, records = get_client(), {record.question_id: record for record in run.records}
+    client, records = langfuse.get_client(), {record.question_id: record for record in run.records}
     items = [item for item in client.get_dataset(name).items if item.id in records]
 
     def answer(*, item: Any, **_: Any) -> str:
@@ -221,20 +213,16 @@ def _to_langfuse(name: str, experiment: str, run: Run) -> None:
     client.flush()
 
 
-def _from_phoenix(name: str) -> list[Example]:
-    from phoenix.client import Client
-
-    examples = Client().datasets.get_dataset(dataset=name).examples
+def _from_phoenix(phoenix: Any, name: str) -> list[Example]:
+    examples = phoenix.Client().datasets.get_dataset(dataset=name).examples
     return [
         Example(example["node_id"], _plain(example["input"], "input"), _plain(example["output"], "output"))
         for example in examples
     ]
 
 
-def _to_phoenix(name: str, experiment: str, run: Run) -> None:
-    from phoenix.client import Client
-
-    client = Client()
+def _to_phoenix(phoenix: Any, name: str, experiment: str, run: Run) -> None:
+    client = phoenix.Client()
     dataset = client.datasets.get_dataset(dataset=name)
     created = client.experiments.create(
         dataset_id=dataset.id,

@@ -210,13 +210,10 @@ def read_verdicts(log: Log, name: str, naming: Naming) -> list[float | bool]:
     verdicts: list[float | bool] = []
     wrong: list[str] = []
     for entry in log.entries:
-        raw = entry.scores.get(name)
-        value = _value(raw)
-        if value is None and entry.error:
-            value = False  # a problem that failed is wrong, and stays in the denominator
-        if value is None:
+        value = _value(entry.scores.get(name))
+        if value is None and not entry.error:  # a problem that failed is wrong, and stays in the denominator
             what = (
-                f"must be true or false, not {shown(raw)}"
+                f"must be true or false, not {shown(entry.scores[name])}"
                 if name in entry.scores
                 else f"is missing; there are {_names(entry.scores)}"
             )
@@ -227,10 +224,10 @@ def read_verdicts(log: Log, name: str, naming: Naming) -> list[float | bool]:
     if not numbers or naming.right_from is not None:
         return verdicts
     between = [value for value in numbers if value not in (0.0, 1.0)]
-    binary = name in YES_NO or name.partition(",")[0] in YES_NO
+    binary = name.partition(",")[0] in YES_NO
     if between or not (binary or len(set(numbers)) > 1 or len(numbers) < len(verdicts)):
         example = between[0] if between else numbers[0]
-        place = next(entry.where for entry, value in zip(log.entries, verdicts, strict=True) if value == example)
+        place = log.entries[verdicts.index(example)].where
         raise ValueError(
             f"{log.path}, {place}: field {name!r} must be true or false, or 0 or 1, not {example:g}"
             f"{'' if between else ' everywhere'}: say from which number on it is right (--right-from 0.5, right_from=)"

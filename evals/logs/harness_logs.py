@@ -58,16 +58,13 @@ def read_lm_eval(source: Source) -> Log:
         if key in samples and not scores.keys() & samples[key].scores.keys():
             samples[key].scores.update(scores)
             continue
-        reply = row.get("filtered_resps")
-        while isinstance(reply, list) and len(reply) == 1:
-            reply = reply[0]
         # Two rows of one filter are two results for one document: kept apart, and refused later.
         samples[f"{key} {where}" if key in samples else key] = Entry(
             where,
             {"doc_id": row.get("doc_id"), "doc_hash": row.get("doc_hash")},
             scores,
             task=_first_argument(row.get("arguments")) or as_text(row.get("doc")),
-            text=as_text(reply),
+            text=_only(row.get("filtered_resps")),
             gold=as_text(row.get("target")) or None,
         )
     return Log(source.path, "lm-evaluation-harness samples", list(samples.values()), ("doc_id",))
@@ -111,7 +108,7 @@ def read_openai_evals(source: Source) -> Log:
                     raise ValueError(f"{source.path}, {where}: sample {row['sample_id']!r} has two values of {field!r}")
                 sample["scores"][field] = value
             sample["gold"] = data.get("expected", data.get("options"))
-    model = "+".join(as_text(function) for function in spec.get("completion_fns") or ())
+    model = "+".join(map(as_text, spec.get("completion_fns") or ()))
     entries = [
         Entry(
             sample["where"],
@@ -131,13 +128,22 @@ def read_openai_evals(source: Source) -> Log:
 
 
 def _messages(prompt: Any) -> str:
+    """Return the text of a prompt: one text, or that of each of its messages."""
     if isinstance(prompt, list):
-        return "\n\n".join(as_text(message.get("content")) for message in prompt if isinstance(message, dict))
+        return "\n\n".join(_content(message.get("content")) for message in prompt if isinstance(message, dict))
     return as_text(prompt)
 
 
+def _content(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(as_text(part.get("text")) for part in value if isinstance(part, dict) and part.get("text"))
+    return as_text(value)
+
+
 def _only(value: Any) -> str:
-    return as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return as_text(value)
 
 
 def is_promptfoo(source: Source) -> bool:
@@ -258,13 +264,7 @@ def is_inspect(source: Source) -> bool:
 
 def read_inspect(source: Source) -> Log:
     """Read the samples of an Inspect log; each score between attempts is a round."""
-    if source.kind == "zip":
-        header = source.member("header.json" if "header.json" in source.names else JOURNAL)
-        names = [name for name in source.names if name.startswith("samples/")]
-        samples: Iterable[tuple[str, Any]] = ((name, source.member(name)) for name in names)
-    else:
-        header = source.document
-        samples = ((f"sample {n}", sample) for n, sample in enumerate(header.get("samples") or (), 1))
+    header, samples = _inspect_parts(source)
     info = header.get("eval") or {}
     data = info.get("dataset") or {}
     entries: list[Entry] = []
@@ -292,27 +292,36 @@ def read_inspect(source: Source) -> Log:
     )
 
 
-def _completion(output: dict[str, Any]) -> str:
-    """Return the text of a sample's output."""
+def _inspect_parts(source: Source) -> tuple[dict[str, Any], Iterable[tuple[str, Any]]]:
+    """Return the header of a log, and the place and content of each sample."""
+    if source.kind != "zip":
+        listed = source.document.get("samples") or ()
+        return source.document, ((f"sample {n}", sample) for n, sample in enumerate(listed, 1))
+    header = source.member("header.json" if "header.json" in source.names else JOURNAL)
+    return header, ((name, source.member(name)) for name in source.names if name.startswith("samples/"))
+
+
+def _inspect_answer(sample: dict[str, Any], scores: dict[str, Any]) -> str:
+    """Return the answer that a scorer read, else the text of the sample's output."""
+    output = sample.get("output") or {}
     choices = output.get("choices") or ()
-    return _content((choices[0].get("message") or {}).get("content") if choices else output.get("completion"))
+    whole = _content((choices[0].get("message") or {}).get("content") if choices else output.get("completion"))
+    return next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), whole)
 
 
 def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
     """Yield the drafts of a sample: those scored on the way, then the answer."""
-    output = sample.get("output") or {}
     usage = sample.get("model_usage") or {}
     scores = {name: score for name, score in (sample.get("scores") or {}).items() if isinstance(score, dict)}
     final = {
         key: value for name, score in scores.items() for key, value in _inspect_values(name, score.get("value")).items()
     }
-    answer = next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), "")
     error = sample.get("error")
     common: dict[str, Any] = {
         "where": where,
         "ids": {"id": sample.get("id")},
         "trial": sample.get("epoch"),
-        "task": _input(sample.get("input")),
+        "task": _messages(sample.get("input")),
         "gold": as_text(sample.get("target")) or None,
         "model": model,
         "error": as_text(error.get("message")) if isinstance(error, dict) else as_text(error) or None,
@@ -328,7 +337,7 @@ def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[
         **common,
         scores=final,
         round=len(rounds) if rounds else None,
-        text=answer or _completion(output),
+        text=_inspect_answer(sample, scores),
         tokens=max(tokens - spent_before, 0),
         seconds=float(sample.get("total_time") or 0.0),
     )
@@ -366,15 +375,3 @@ def _inspect_values(name: str, value: Any) -> dict[str, Any]:
 
 def _letter(value: Any) -> Any:
     return INSPECT_LETTERS.get(value, value) if isinstance(value, str) else value
-
-
-def _input(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n\n".join(_content(message.get("content")) for message in value if isinstance(message, dict))
-    return as_text(value)
-
-
-def _content(value: Any) -> str:
-    if isinstance(value, list):
-        return "\n".join(as_text(part.get("text")) for part in value if isinstance(part, dict) and part.get("text"))
-    return as_text(value)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .entries import Entry, Log, as_text, flattened, is_number, round_of
+from .entries import Entry, Log, as_text, flattened, round_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,17 +111,11 @@ def _from_runs(rows: list[tuple[str, dict[str, Any]]]) -> list[Entry]:
     roots = {as_text(row.get("trace_id") or row.get("id")): row for _, row in rows if row.get("parent_run_id") is None}
     drafts: dict[str, list[Entry]] = {}
     for where, row in rows:
-        trace, feedback = as_text(row.get("trace_id") or row.get("id")), row.get("feedback_stats") or {}
+        trace, scores = as_text(row.get("trace_id") or row.get("id")), _feedback(row)
         metadata = (row.get("extra") or {}).get("metadata") or row.get("metadata") or {}
         number, child = round_of(metadata), row.get("parent_run_id") is not None
-        if child and (number is None or not feedback):
+        if child and (number is None or not scores):
             continue
-        scores = {}
-        for key, stats in feedback.items():
-            scores[key] = stats.get("avg") if isinstance(stats, dict) else stats
-            # A category has no average.
-            if isinstance(stats, dict) and scores[key] is None and len(stats.get("values") or {}) == 1:
-                scores[key] = next(iter(stats["values"]))
         entry = _from_run(where, row, scores, roots.get(trace, row).get("reference_example_id"))
         drafts.setdefault(trace, []).append(replace(entry, round=number if child else None))
     return [
@@ -131,15 +125,24 @@ def _from_runs(rows: list[tuple[str, dict[str, Any]]]) -> list[Entry]:
     ]
 
 
+def _feedback(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's feedback: each key's average, or the only category that was given under it."""
+    scores = {}
+    for key, given in (run.get("feedback_stats") or {}).items():
+        stats = given if isinstance(given, dict) else {"avg": given}
+        categories = list(stats.get("values") or ())
+        scores[key] = categories[0] if stats.get("avg") is None and len(categories) == 1 else stats.get("avg")
+    return scores
+
+
 def _from_run(where: str, run: dict[str, Any], scores: dict[str, Any], example_id: Any) -> Entry:
-    tokens = run.get("total_tokens")
     return Entry(
         where,
         {"example_id": example_id, "id": run.get("id"), **_inputs({"inputs": run.get("inputs") or {}})},
         scores,
         task=as_text(run.get("inputs")),
         text=as_text(run.get("outputs")),
-        tokens=int(tokens) if is_number(tokens) and tokens is not None else 0,
+        tokens=int(_number(run.get("total_tokens")) or 0),
         cost_usd=_number(run.get("total_cost")),
         error=as_text(run.get("error")) or None,
     )
@@ -203,17 +206,16 @@ def _from_trace(source: Source, where: str, row: dict[str, Any]) -> Iterator[Ent
         for observation in _cell(row.get("observations")) or ()
         if isinstance(observation, dict) and "id" in observation
     }
-    rounds: dict[int, list[dict[str, Any]]] = {}
-    whole: list[dict[str, Any]] = []
+    scored: dict[int | None, list[dict[str, Any]]] = {None: []}
     drafts: dict[int, Any] = {}
     for score in _cell(row.get("scores")) or ():
-        observation = observations.get(score.get("observationId"))
-        number = None if observation is None else round_of(_metadata(observation))
+        observation = observations.get(score.get("observationId"), {})
+        number = round_of(_metadata(observation))
         if number is not None:
-            rounds.setdefault(number, []).append(score)
             drafts[number] = observation
-        elif score.get("observationId") is None:
-            whole.append(score)
+        elif score.get("observationId") is not None:
+            continue
+        scored.setdefault(number, []).append(score)
     flat = flattened({**row, "metadata": _metadata(row)})
     common: dict[str, Any] = {
         "where": where,
@@ -224,26 +226,24 @@ def _from_trace(source: Source, where: str, row: dict[str, Any]) -> Iterator[Ent
         },
         "task": as_text(_cell(row.get("input"))),
     }
-    for number in sorted(rounds):
-        draft = drafts[number]
+    for number, draft in sorted(drafts.items()):
         used = draft.get("usage") or draft.get("usageDetails") or {}
         yield Entry(
             **common,
-            scores=_values(source, where, rounds[number]),
+            scores=_values(source, where, scored[number]),
             round=number,
             text=as_text(_cell(draft.get("output"))),
             model=as_text(draft.get("model")),
             tokens=int(used.get("total") or 0) if isinstance(used, dict) else 0,
         )
-    if rounds:
+    if drafts:
         return
-    latency, cost = row.get("latency"), row.get("totalCost")
     yield Entry(
         **common,
-        scores=_values(source, where, whole),
+        scores=_values(source, where, scored[None]),
         text=as_text(_cell(row.get("output"))),
-        seconds=float(latency) if is_number(latency) and latency is not None else 0.0,
-        cost_usd=float(cost) if is_number(cost) and cost is not None else None,
+        seconds=_number(row.get("latency")) or 0.0,
+        cost_usd=_number(row.get("totalCost")),
     )
 
 

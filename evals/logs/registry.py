@@ -43,12 +43,11 @@ from .platform_exports import (
     read_langsmith,
     read_phoenix,
 )
-from .sources import open_source
+from .sources import Source, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .sources import Source
 
 __all__ = [
     "FORMATS",
@@ -348,14 +347,21 @@ def read_runs(
             for run, name in zip(runs, names, strict=True)
         ]
         sentences.append(f"{baseline} is taken as the baseline, {PLAIN}")
-    plain = {(run.info.dataset_sha256, run.info.model) for run in runs if run.info.method == PLAIN}
-    for run in list(runs):
-        played = run.info.kind == "log" and any(record.num_iterations for record in run.records)
-        if played and (run.info.dataset_sha256, run.info.model) not in plain:
-            plain.add((run.info.dataset_sha256, run.info.model))
-            runs.insert(0, _first_drafts(run))
-            sentences.append(f"{run.folder.name}: its first drafts are the baseline, {PLAIN}")
+    for run in _without_baseline(runs):
+        runs.insert(0, _first_drafts(run))
+        sentences.append(f"{run.folder.name}: its first drafts are the baseline, {PLAIN}")
     return runs, sentences
+
+
+def _without_baseline(runs: Sequence[Run]) -> list[Run]:
+    """Return the logs with rounds that have no baseline of their data set and model beside them, the first of each."""
+    known = {(run.info.dataset_sha256, run.info.model) for run in runs if run.info.method == PLAIN}
+    first: dict[tuple[str, str], Run] = {}
+    for run in runs:
+        key = (run.info.dataset_sha256, run.info.model)
+        if key not in known and run.info.kind == "log" and any(record.num_iterations for record in run.records):
+            first.setdefault(key, run)
+    return list(first.values())
 
 
 def _first_drafts(run: Run) -> Run:

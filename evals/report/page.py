@@ -13,7 +13,7 @@ from ...faces.views.documents import LONGEST_SHOWN, colours, data_uri, html_envi
 from ...faces.views.wording import REJECTED_WORDS, STOP_WORDS, who_of
 from ...state.threads.diffs import diff_words
 from ..analysis.round_rates import drafts_right
-from ..analysis.sentences import finding_in_words, points
+from ..analysis.sentences import finding_in_words, percent, points
 from .plots import draw_plots, write_plots
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from ..analysis.ledger import Group, Ledger, MethodRow, Run
-    from ..analysis.paired import Interval
     from ..run.result_record import Iteration, ResultRecord
 
 __all__ = ["LONGEST_COMPARED", "LONGEST_SHOWN", "OUTCOMES", "Forest", "Line", "forest", "problems_data", "write_report"]
@@ -78,10 +77,10 @@ def write_report(ledger: Ledger, runs: Sequence[Run], out: Path) -> Path:
 def _template() -> Template:
     environment = html_environment(extra="evals")
     environment.filters |= {
-        "percent": _percent,
-        "between": _between,
+        "percent": lambda share: "–" if share is None else percent(share),
+        "between": lambda ends: f"{100 * ends[0]:.1f}–{percent(ends[1])}",
         "points": points,
-        "p": _p,
+        "p": lambda value: "<0.001" if value < 0.001 else f"{value:.2g}",
         "finding": lambda row: finding_in_words(row.headline.finding, row.power),
     }
     return environment.from_string(part(__package__, "page.html.j2"))
@@ -106,18 +105,6 @@ def _facts(run: Run) -> dict[str, str]:
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in told.items()
     }
     return {"folder": str(run.folder), **words}
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}%"
-
-
-def _between(ends: Interval) -> str:
-    return f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}%"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.2g}"
 
 
 OUTCOMES = {"fixed": "fixed", "broken": "broken", "kept_right": "kept right", "kept_wrong": "kept wrong"}

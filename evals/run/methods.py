@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.runnables import Runnable
 
@@ -26,6 +26,7 @@ from ...graphs.math_problems import (
     MATH_GENERATE_PROMPT,
     MATH_REFINE_PROMPT,
     PROGRAM_REFINE_PROMPT,
+    first_draft_only,
 )
 from ...graphs.preset import Preset
 from ...graphs.registry import build_preset, find_preset, registered
@@ -49,7 +50,7 @@ from ...state.critique import Critique
 from ...state.stopping import rounds_allowed
 from ...state.summary import latest_draft, open_drafts, rounds
 from ...state.threads.kind import kind_of
-from .voted_answers import VOTED_ANSWERS
+from ..datasets.scorers import VOTED_ANSWERS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -71,8 +72,6 @@ __all__ = [
     "knows_gold",
     "preset_method",
 ]
-
-Kind = Literal["numeric", "code", "words", "exact"]
 
 MOST = 100
 
@@ -292,7 +291,7 @@ def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
 
 def _zero_shot(asked: Asked) -> Wired:
     ask = asked.family.generate
-    return {"generate": ask}, {"generate_prompt": ask, "critics": [], "check": _at_once, "rounds": 0}
+    return {"generate": ask}, {"generate_prompt": ask, "critics": [], "check": first_draft_only, "rounds": 0}
 
 
 def _few_shot(asked: Asked) -> Wired:
@@ -381,11 +380,6 @@ def _self_refine(asked: Asked) -> Wired:
     # The default prompt depends on whether the judge has structured output.
     prompt: Any = critic.templates[0].messages[0]
     return {**prompts, "critic": prompt.prompt.template}, {**wiring, "critics": [critic]}
-
-
-def _at_once(state: Mapping[str, Any]) -> str:
-    """Stop after the first draft, whatever rounds the limits allow."""
-    return "max_rounds"
 
 
 def _until_accepted(state: Mapping[str, Any]) -> str | None:

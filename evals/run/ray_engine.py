@@ -22,18 +22,15 @@ from urllib.parse import quote, urlencode
 from ...state.collector import tuned_gc
 from ...state.masking import masked
 from ...state.storage.checkpointers import kind_and_place, without_secrets
-from .methods import build_method, check_methods
-from .rate_limits import RATE_LIMITS, RateLimits
-from .runner import run_all, run_problem
+from .methods import Kind, Method, build_method, check_methods
+from .runner import RATE_LIMITS, Outcome, Progress, RateLimits, run_all, run_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..datasets.dataset import Dataset
-    from .methods import Kind, Method
     from .result_record import ResultRecord
     from .run_folder import ResultFile
-    from .runner import Outcome, Progress
 
 __all__ = ["RayJob", "run_on_ray"]
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...state.events import CRITIQUE_KINDS
+from ...state.events import CRITIQUE_KINDS, Event
 from ...state.summary import current_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...state.events import Event
 
 __all__ = ["Iteration", "Program", "ResultRecord", "Sample", "failed_record", "result_record"]
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from ..._files import appended, write_file
 from ...nodes.writing.replies import read_text
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
 
 __all__ = ["Call", "CallLedger", "TuningBudgetSpentError"]

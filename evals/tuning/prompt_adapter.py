@@ -14,20 +14,18 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from ...nodes.writing.prompt_files import check_prompt
-from ...state.events import CRITIQUE_KINDS
+from ...state.events import CRITIQUE_KINDS, Event
 from ...state.summary import attempts, current_run
 from ..run.runner import run_problem
-from .call_ledger import TuningBudgetSpentError
+from .call_ledger import Call, CallLedger, TuningBudgetSpentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
-    from ...state.events import Event
     from ..datasets.dataset import Dataset, Problem
     from ..run.methods import Method
-    from .call_ledger import Call, CallLedger
 
 __all__ = ["PromptAdapter", "Trial", "prompts_key"]
 

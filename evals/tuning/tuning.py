@@ -236,9 +236,6 @@ def tune_prompts(
         ledger.limit = budget_tokens
         measured = [adapter.trials(candidate, split.validation) for candidate in result.candidates]
         best = _chosen(measured, cost_up_to)
-        front = sorted(
-            {candidate for best_of in result.per_val_instance_best_candidates.values() for candidate in best_of}
-        )
         report = None
         if best:
             on_progress(replace(watch.last, stage="report"))
@@ -255,34 +252,38 @@ def tune_prompts(
         "budget_tokens": budget_tokens,
         "spent_tokens": {
             "all": ledger.spent,
-            "reflection": _reflected(ledger),
+            "reflection": sum(
+                call.tokens
+                for thread, calls in ledger.calls.items()
+                if thread.startswith("reflection/")
+                for call in calls
+            ),
             "report": report["tokens"] if report else 0,
         },
         "stopped": watch.stopped,
         "cost_up_to": cost_up_to,
         "validation": {"untuned": _measured(measured[0]), "tuned": _measured(measured[best])},
         "held_out": report,
-        "pareto": [
-            {
-                "prompts_sha256": prompt_hashes(result.candidates[number]),
-                "prompts": {name: text for name, text in result.candidates[number].items() if text != own[name]},
-                "chosen": number == best,
-                "parents": [parent for parent in result.parents[number] if parent is not None],
-                "candidate": number,
-                **_measured(measured[number]),
-            }
-            for number in front
-        ],
+        "pareto": _front(result, own, measured, best),
         "candidates": len(result.candidates),
         "refused": adapter.refused,
     }
 
 
-def _reflected(ledger: CallLedger) -> int:
-    """Return the tokens that reflection took."""
-    return sum(
-        call.tokens for thread, calls in ledger.calls.items() if thread.startswith("reflection/") for call in calls
-    )
+def _front(result: Any, own: Mapping[str, str], measured: Sequence[Sequence[Trial]], best: int) -> list[dict[str, Any]]:
+    """Return the candidates that are best on some validation row."""
+    front = sorted({candidate for best_of in result.per_val_instance_best_candidates.values() for candidate in best_of})
+    return [
+        {
+            "prompts_sha256": prompt_hashes(result.candidates[number]),
+            "prompts": {name: text for name, text in result.candidates[number].items() if text != own[name]},
+            "chosen": number == best,
+            "parents": [parent for parent in result.parents[number] if parent is not None],
+            "candidate": number,
+            **_measured(measured[number]),
+        }
+        for number in front
+    ]
 
 
 def _untuned(adapter: PromptAdapter, ledger: CallLedger, prompts: Mapping[str, str], split: Split) -> list[Trial]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ...models.spec_names import model_name
+from ...models.specs import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
 from ..views.console import one_line, plain_table, safe, terminal_width

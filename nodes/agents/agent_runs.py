@@ -239,7 +239,8 @@ class StepWatch(BaseCallbackHandler):
         if not isinstance(messages, list):
             return
         if first and self._asked is not None:
-            self._given = max(self._given, _after_last(messages, self._asked))
+            said = [str(one.text) if isinstance(one, HumanMessage) else None for one in messages]
+            self._given = max(self._given, *(at for at, text in enumerate(said, 1) if text == self._asked), 0)
         own = [message for message in messages[self._given :] if isinstance(message, AIMessage | ToolMessage)]
         if first:
             self._resume(own)
@@ -304,12 +305,6 @@ class StepWatch(BaseCallbackHandler):
             for step in steps_of(message):
                 self.steps.append(step)
                 self._send(**{"kind": "step", **self._about, **step})
-
-
-def _after_last(messages: list[Any], asked: str) -> int:
-    """Return the index after the last message of a user that says this; 0 where none does."""
-    places = [at for at, one in enumerate(messages, 1) if isinstance(one, HumanMessage) and str(one.text) == asked]
-    return places[-1] if places else 0
 
 
 def _key(message: AIMessage | ToolMessage) -> tuple[str, str]:

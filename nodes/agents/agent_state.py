@@ -1,7 +1,12 @@
-"""The record of refinement in the state of somebody else's agent: private keys, typed. Internal."""
+"""The record of refinement in the state of somebody else's agent, and what its conversation is told of it. Internal.
+
+The keys are private and typed. Files of a deep agent are parts of its answers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
@@ -11,13 +16,17 @@ from langgraph.managed.is_last_step import RemainingStepsManager
 from typing_extensions import TypedDict
 
 from ...state.checked_channels import CheckedDelta
-from ...state.events import AGENT_RECORD, AGENT_VALUES, append_events, clean
+from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, append_events, clean
 from ...state.schema import NEVER, KnownEvent, RunValues
+from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ...state.usage import NO_USAGE, Usage, add_usage
-from ..writing.replies import read_text
+from ..writing.prompt_injection import fence, opens_part
+from ..writing.replies import read_text, reply_in
+from .structured_answers import like, schema_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from ..writing.prompts import Keep
+    from .agent_feedback import AgentFeedback
 
 __all__ = [
     "KeptData",
@@ -26,11 +35,16 @@ __all__ = [
     "Spent",
     "begun",
     "feedback_message",
+    "files_in",
     "loop_state",
+    "restored",
+    "said_in_conversation",
     "since_asked",
     "spent_so_far",
     "task_in",
+    "with_files",
 ]
+
 
 SOURCE = "redraft"
 """Source of a message in the conversation, under the key that LangChain's own middleware uses for that."""
@@ -129,7 +143,7 @@ def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
     for message in messages:
         text = clean(read_text(message))
         # The last message is the caller's, whatever it is marked as: ours are answered.
-        if not text.strip() or (is_feedback(message) and message is not messages[-1]):
+        if not text.strip() or (message.additional_kwargs.get("lc_source") == SOURCE and message is not messages[-1]):
             continue
         if isinstance(message, HumanMessage):
             conversation.append({"role": "user", "content": text})
@@ -142,11 +156,92 @@ def task_in(messages: Sequence[AnyMessage]) -> tuple[str, list[dict[str, Any]]]:
     return (conversation[-1]["content"], conversation[-MOST_SAID:]) if conversation else (WORDLESS, [])
 
 
-def is_feedback(message: BaseMessage) -> bool:
-    """Return whether a message is feedback of ours."""
-    return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SOURCE
-
-
 MOST_SAID = 20
 """Messages of a conversation that are kept with a draft, for who judges it."""
 WORDLESS = "(a request without words)"
+
+
+def said_in_conversation(
+    state: Mapping[str, Any], loop: Mapping[str, Any], *, feedback: AgentFeedback, keep: Keep, files: Sequence[str]
+) -> dict[str, Any]:
+    """Return the update of an agent's conversation: the feedback, or the best draft as the last message.
+
+    Args:
+        state: Of the agent.
+        loop: Of the refinement, after its answer was judged.
+        feedback: Makes the text of the feedback.
+        keep: Whether the best or the latest draft is the answer.
+        files: Patterns of the files that belong to it.
+    """
+    events = loop["events"]
+    best = best_draft(events, keep=keep)
+    own = _said_last(best, state, events)
+    best_data, update = state.get("_refine_kept"), dict[str, Any]()
+    data, written = state.get("structured_response"), files_in(state, files)
+    if own is not None and best is not None and (data is not None or files):
+        best_data = {"round": best.round, "data": data, "files": written, "answer": str(own.text)}
+        update["_refine_kept"] = best_data
+    of_best = best_data if best_data and best and best_data["round"] == best.round else None
+    if of_best and (changed := restored(written, of_best.get("files", written))):
+        update["files"] = changed
+    if loop["stop_reason"] is None:
+        told = feedback(loop["task"], events, keep=keep)
+        return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
+    if best is None:
+        return update
+    about = {"redraft": {name: loop[name] for name in OUTCOME}}
+    if own is not None:
+        metadata = {**own.response_metadata, **about}
+        return {**update, "messages": [own.model_copy(update={"response_metadata": metadata})]}
+    text = of_best.get("answer", best.text) if of_best and files and not _edited(best) else best.text
+    update["messages"] = [AIMessage(text, response_metadata=about)]
+    if schema_in(events) is not None:
+        update["structured_response"] = of_best["data"] if of_best else _data_in(best.text, best_data, data)
+    return update
+
+
+def _said_last(best: Attempt | None, state: Mapping[str, Any], events: Sequence[Event]) -> BaseMessage | None:
+    """Return the message that is the best draft, where that is the last thing which the agent said."""
+    if best is None or best is not latest_draft(events) or rejected_since_draft(events) or _edited(best):
+        return None
+    return reply_in({"messages": since_asked(state["messages"])})
+
+
+def _edited(attempt: Attempt) -> bool:
+    """Return whether a person wrote a draft."""
+    return any(critique["kind"] == "human" and critique["by"] == attempt.by for critique in attempt.critiques)
+
+
+def _data_in(text: str, best_data: Mapping[str, Any] | None, data: Any) -> Any:
+    """Return the data of a draft; `None` where a person wrote what does not fit."""
+    try:
+        return like(data if best_data is None else best_data["data"], text)
+    except ValueError:
+        return None
+
+
+def files_in(state: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
+    """Return the files in an agent's state whose paths fit a pattern, by path."""
+    files: Mapping[str, Any] = state.get("files") or {}
+    return {path: files[path] for path in sorted(files) if any(fnmatchcase(path, one) for one in patterns)}
+
+
+def with_files(answer: str, files: Mapping[str, Any]) -> str:
+    """Return an answer with files after it, each under its path."""
+    return "\n\n".join([answer, *(f"{FILE.format(path=path)}\n{_content(file)}" for path, file in files.items())])
+
+
+def restored(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the update of an agent's files that brings back those of an earlier draft; `None` takes one away."""
+    return {path: then.get(path) for path in {**now, **then} if now.get(path) != then.get(path)}
+
+
+def _content(file: Any) -> str:
+    """Return the text of a file, which deepagents keeps as lines or whole."""
+    content = file.get("content", "") if isinstance(file, Mapping) else file
+    text = "\n".join(map(str, content)) if isinstance(content, list) else str(content)
+    return fence(text) if opens_part(text, [FILE.partition("{")[0].strip()]) else text
+
+
+FILE = "(The file {path}:)"
+OUTCOME = ("stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")

@@ -1,6 +1,6 @@
 """Critics that call tools before they judge, tools for them, and a critic of tool use. Internal.
 
-A calculator, Python in a sandbox, a search.
+A calculator, Python in a sandbox, a search, and those of MCP servers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ...state.critique import Critic, Critique
 from ...state.summary import current_run
 from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import Structured, structured_model, unreadable_errors
-from ..runtime.dual import Do, DualCritic
+from ..runtime.dual import Do, DualCritic, finish
 from ..verify.expressions import UnreadableExpressionError, compute
 from ..writing.prompt_injection import fence, opens_part
 from .agent_answers import steps_of
 from .react import ANY_DURABILITY, react_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from fractions import Fraction
 
     from langchain_core.language_models import BaseChatModel
@@ -37,6 +37,7 @@ __all__ = [
     "TOOL_CRITIC_PROMPT",
     "ToolCritic",
     "calculator_tool",
+    "mcp_tools",
     "python_tool",
     "search_tool",
     "tool_critic",
@@ -298,3 +299,45 @@ FOUND = "You have checked the draft. This is what you did and what came back:"
 GIVE_VERDICT = """\
 Now give the verdict: every error and omission with what would be right first, then a score from 0 to 1, and accept \
 the draft only if nothing is left to mend."""
+
+
+INSTALL = 'tools of MCP servers need an extra: pip install "redraft[mcp]"'
+
+
+def mcp_tools(servers: Mapping[str, Mapping[str, Any]]) -> list[BaseTool]:
+    """Return the tools of MCP servers, for `tool_critic`, `build_agent_graph` and any other agent.
+
+    They can be invoked and awaited. Each call opens a session of its own, so that none outlives it. An error that a
+    tool reports is told to the model; what a tool returns is untrusted like any other text.
+
+    Args:
+        servers: Connections by name, as langchain-mcp-adapters takes them: `{"transport": "stdio", "command": "npx",
+            "args": […]}`, or `{"transport": "streamable_http", "url": "http://…/mcp", "headers": {…}}`. Where there are
+            several, each tool's name begins with its server's.
+
+    Raises:
+        ValueError: There is no server, or a connection makes no sense.
+        ImportError: The extra `mcp` is not installed.
+        ExceptionGroup: A server can't be reached.
+    """
+    if not servers:
+        raise ValueError("servers are empty: name at least one")
+    try:
+        from langchain_mcp_adapters.client import MultiServerMCPClient
+    except ImportError as error:
+        raise ImportError(f"{INSTALL} ({error})") from error
+    connections: Any = {name: dict(connection) for name, connection in servers.items()}
+    client = MultiServerMCPClient(connections, tool_name_prefix=len(servers) > 1)
+    tools: list[BaseTool] = finish(client.get_tools())
+    return [_both_ways(tool) for tool in tools]
+
+
+def _both_ways(tool: Any) -> BaseTool:
+    """Return a tool that can be invoked too: the adapter's can only be awaited."""
+    coroutine = tool.coroutine
+
+    def call(**arguments: Any) -> Any:
+        return finish(coroutine(**arguments))
+
+    both: BaseTool = tool.model_copy(update={"func": call})
+    return both

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
-from ...state.summary import attempts, best_draft, current_run, latest_draft, run_options
+from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, run_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.summary import Attempt
 
 __all__ = [
     "Branch",

@@ -9,7 +9,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...state.critique import Critique
-from ...state.events import failure, record
+from ...state.events import Event, failure, record
 from ...state.stopping import spent_budget
 from ...state.summary import latest_draft, rounds
 from ..agents.react import ToolUsingModel
@@ -19,7 +19,7 @@ from ..feedback import feedback
 from ..generate import generate
 from ..refine import refine
 from ..runtime.dual import Do, DualCritic
-from ..runtime.meter import BudgetSpentError
+from ..runtime.meter import BudgetSpentError, Prices
 from ..runtime.step import Step, Steps, call, emit
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_messages, prompt_values
 from ..writing.replies import read_text, refused
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.tools import BaseTool
 
-    from ...state.events import Event
-    from ..runtime.meter import Prices
     from ..writing.writers import Writer
 
 __all__ = [

@@ -108,7 +108,12 @@ def refinement_metrics(outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "runs": len(records),
         "average_iterations": _mean([rounds(events) for events in records]),
-        "early_termination_rate": _mean([_ended_early(out) for out in outputs]),
+        "early_termination_rate": _mean(
+            [
+                out.get("stop_reason") == "accepted" and rounds(events) < rounds_allowed(limits_in_force(events))
+                for out, events in zip(outputs, records, strict=True)
+            ]
+        ),
         "refinement_rate": _mean([rounds(events) > 0 for events in records]),
         "quality_improvement": _mean(gains),
         "compared_runs": len(gains),
@@ -126,11 +131,6 @@ def _gain(events: Sequence[Event]) -> float | None:
     if best is None or best.score is None or drafts[0].score is None:
         return None
     return best.score - drafts[0].score
-
-
-def _ended_early(out: Mapping[str, Any]) -> bool:
-    events = out.get("events") or []
-    return out.get("stop_reason") == "accepted" and rounds(events) < rounds_allowed(limits_in_force(events))
 
 
 def _after_first(events: Sequence[Event], what: str) -> float:

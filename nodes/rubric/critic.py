@@ -13,16 +13,14 @@ from langgraph.cache.base import BaseCache
 
 from ...state.critique import Critique
 from ...state.dual import do
-from ...state.usage import NO_USAGE, add_usage
+from ...state.usage import NO_USAGE, Usage, add_usage
 from ..runtime.dual import Do, DualCritic, adrive, at_once, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
-from .rubrics import VOTES, Judgement, Vote, vote_on
+from .rubrics import VOTES, Judgement, QualityAssessment, Rubric, Vote, vote_on
 
 if TYPE_CHECKING:
     from ...state.events import Event
-    from ...state.usage import Usage
-    from .rubrics import Dimension, QualityAssessment, Rubric
 
 __all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
 
@@ -185,21 +183,13 @@ def rubric_critic(
             f"nobody judges {unjudged[0].name!r}: give judge= a model, or judges={{{unjudged[0].name!r}: …}}"
         )
     _check(vote, threshold, adaptive, cache)
-    seated: list[tuple[RubricJudge, int | None]] = [
-        (_own_judge(dimension, named[dimension.name], prompt), None)
-        for dimension in rubric.dimensions
-        if named.get(dimension.name) is not None
-    ]
-    for seat, model in enumerate(panel if unjudged else []):
-        groups = [unjudged] if together else [[one] for one in unjudged]
-        seated += [(ModelJudge(model, group, prompt=prompt), seat) for group in groups]
     if cache is None:
         from langgraph.cache.memory import InMemoryCache
 
         cache = InMemoryCache()
     return RubricCritic(
         rubric,
-        seated,
+        _seats(rubric, named, panel, prompt, together=together),
         vote=vote,
         threshold=rubric.threshold if threshold is None else threshold,
         adapt=adapted_threshold if adaptive is True else adaptive or None,
@@ -208,10 +198,26 @@ def rubric_critic(
     )
 
 
-def _own_judge(dimension: Dimension, judge: BaseChatModel | DimensionJudge, prompt: str) -> RubricJudge:
-    if isinstance(judge, BaseChatModel):
-        return ModelJudge(judge, [dimension], prompt=prompt)
-    return FunctionJudge(dimension.name, judge)  # type: ignore[return-value]  # a tuple of one is one of any length
+def _seats(
+    rubric: Rubric,
+    named: Mapping[str, BaseChatModel | DimensionJudge],
+    panel: Sequence[BaseChatModel],
+    prompt: str,
+    *,
+    together: bool,
+) -> list[tuple[RubricJudge, int | None]]:
+    """Return the judges of single dimensions, then those of the panel, each with its place there."""
+    seats: list[tuple[RubricJudge, int | None]] = []
+    for dimension in rubric.dimensions:
+        judge = named.get(dimension.name)
+        if isinstance(judge, BaseChatModel):
+            seats.append((ModelJudge(judge, [dimension], prompt=prompt), None))
+        elif judge is not None:
+            seats.append((FunctionJudge(dimension.name, judge), None))  # type: ignore[arg-type]  # a tuple of one
+    unjudged = [one for one in rubric.dimensions if one.name not in named]
+    groups = [unjudged] if together and unjudged else [[one] for one in unjudged]
+    models = ((ModelJudge(model, group, prompt=prompt), seat) for seat, model in enumerate(panel) for group in groups)
+    return [*seats, *models]
 
 
 def _check(vote: object, threshold: object, adaptive: object, cache: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -14,8 +14,6 @@ from ..writing.prompt_injection import fence, opens_part
 from ..writing.prompts import PromptedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from langchain_core.messages import BaseMessage
 
     from ...state.events import Event

@@ -56,6 +56,12 @@ class Rubric(_Plain):
     def names(self) -> list[str]:
         return [dimension.name for dimension in self.dimensions]
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights by name, which add up to 1."""
+        whole = sum(dimension.weight for dimension in self.dimensions)
+        return {dimension.name: dimension.weight / whole for dimension in self.dimensions}
+
 
 class Judgement(_Plain):
     """One judge's score and reasons for one dimension of one draft."""
@@ -118,16 +124,17 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
     wanted = rubric.threshold if threshold is None else threshold
     if not 0 <= wanted <= 1:
         raise ValueError(f"threshold must be between 0 and 1, not {wanted!r}")
-    whole = sum(dimension.weight for dimension in rubric.dimensions)
-    weights = {dimension.name: dimension.weight / whole for dimension in rubric.dimensions}
+    weights = rubric.weights
     complete = {name: judgements.get(name, Judgement(reason="nobody judged it")) for name in rubric.names}
     scores = {name: one.score for name, one in complete.items() if one.score is not None}
-    read = sum(weights[name] for name in scores)
-    overall = min(1.0, sum(weights[name] * score for name, score in scores.items()) / read) if scores else None
+    overall = _mean(scores, weights) if scores else None
     suggestions = _suggestions(rubric, complete, weights)
     weak = [name for name in suggestions if scores[name] < rubric.weak_below]
-    required = {one.name for one in rubric.dimensions if one.required}
-    blocking = [name for name in scores if complete[name].refused or (name in required and name in weak)]
+    blocking = [
+        one.name
+        for one in rubric.dimensions
+        if one.name in scores and (complete[one.name].refused or (one.required and one.name in weak))
+    ]
     details = {"threshold": wanted, "weights": weights, "suggestions": suggestions, "weak": weak, **_judged(complete)}
     if blocking:
         details["blocking"] = blocking
@@ -142,6 +149,11 @@ def assess(rubric: Rubric, judgements: Mapping[str, Judgement], *, threshold: fl
         and round(overall, 9) >= wanted,
         assessment_details=details,
     )
+
+
+def _mean(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the weighted mean of the scores that there are."""
+    return min(1.0, sum(weights[name] * scores[name] for name in scores) / sum(weights[name] for name in scores))
 
 
 def _judged(judgements: Mapping[str, Judgement]) -> dict[str, Any]:

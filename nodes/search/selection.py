@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.events import record
 from ...state.stopping import REFUSED_OUTSIDE, STOP_REASONS, StopReason, rounds_allowed, spent_budget
 from ...state.summary import best_draft, current_run
-from ...state.usage import add_usage
+from ...state.usage import Usage, add_usage
 from ..check import EXPLANATIONS, outcome_values
 from ..runtime.step import Step, Steps, emit
 from .paths import Path, lineage, revisions, shown_path
@@ -67,8 +67,7 @@ def select(
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         level = _survey(state)
         limits, search = state["limits"], state["search"]
-        explored = add_usage(path["usage"] for path in [*level.begun, *level.before])
-        ranking = Ranking(judge, prices, state, config, explored)
+        ranking = Ranking(judge, prices, state, config, level.usage)
         room = rounds_allowed(limits) - sum(path["level"] > 0 for path in level.begun)
         out_of_steps = state.get("remaining_steps", STEPS_A_LEVEL + 1) <= STEPS_A_LEVEL
         budget = spent_budget((), limits, besides=ranking.spent) or _refused(level.all)
@@ -76,7 +75,7 @@ def select(
         reason = _reason(level, stop_when, budget, at_the_end=at_the_end)
         shared = budgets.find(search, level.number)
         budgets.end(search, level.number)
-        if reason == "failed" and (again := [path["name"] for path in level.lost_drafts]):
+        if reason == "failed" and (again := level.lost_drafts):
             if shared is not None and shared.error is not None:
                 raise shared.error
             budgets.begin(search, level.number, ranking.spent, limits)  # resumed after that error
@@ -92,9 +91,8 @@ def select(
                 "compared": ranking.compared,
                 "judging": ranking.judging,
             }
-        reason = "accepted" if level.accepted else reason
         winners = yield from ranking.top([path for path in level.running if path["best"] >= 0], 1)
-        why = EXPLANATIONS[reason] if reason != "max_rounds" else OUT_OF_STEPS if out_of_steps else OUT_OF_LEVELS
+        why = {**EXPLANATIONS, "max_rounds": OUT_OF_STEPS if out_of_steps else OUT_OF_LEVELS}[reason]
         sealed = record(state, *_record(winners, level, ranking, reason, why, keep=keep))
         emit(**sealed["events"][-1])
         events = [*state["events"], *sealed["events"]]
@@ -127,14 +125,19 @@ class _Level:
     """Those of them that can go on: what stopped them is only that their level ended."""
 
     @property
-    def accepted(self) -> bool:
-        return any(path["accepted"] for path in self.running)
+    def usage(self) -> Usage:
+        """What exploring cost so far."""
+        return add_usage(path["usage"] for path in [*self.begun, *self.before])
 
     @property
-    def lost_drafts(self) -> list[Path]:
-        """The paths whose first draft an error prevented, where no path has one."""
-        lost = [path for path in self.begun if path.get("lost")]
-        return [] if any(path["best"] >= 0 for path in self.begun) else lost
+    def lost(self) -> list[dict[str, Any]]:
+        """The paths whose first draft an error prevented, with that error."""
+        return [{"branch": path["name"], "error": path["lost"]} for path in self.begun if path.get("lost")]
+
+    @property
+    def lost_drafts(self) -> list[str]:
+        """The names of those, where no path has a draft."""
+        return [] if any(path["best"] >= 0 for path in self.begun) else [path["branch"] for path in self.lost]
 
 
 def _survey(state: Mapping[str, Any]) -> _Level:
@@ -155,13 +158,12 @@ def _survey(state: Mapping[str, Any]) -> _Level:
 
 def _reason(level: _Level, stop_when: StopWhen, budget: StopReason | None, *, at_the_end: bool) -> StopReason | None:
     """Return why the search stops after a level, or `None` where it goes on."""
-    if level.accepted and stop_when == "accepted":
+    accepted = any(path["accepted"] for path in level.running)
+    if level.open and not budget and not at_the_end and not (accepted and stop_when == "accepted"):
+        return None
+    if accepted:
         return "accepted"
-    if budget:
-        return budget
-    if not level.open:
-        return _ended(level.running)
-    return "max_rounds" if at_the_end else None
+    return budget or ("max_rounds" if level.open else _ended(level.running))
 
 
 def _refused(paths: Sequence[Path]) -> StopReason | None:
@@ -180,25 +182,23 @@ def _record(
     winners: Sequence[Path], level: _Level, ranking: Ranking, reason: StopReason, why: str, *, keep: Keep
 ) -> list[dict[str, Any]]:
     """Return the events of the best path, and the verdict that chose it; what the others cost stands there."""
-    winner = winners[0] if winners else None
+    winner = next(iter(winners), None)
     family = lineage(winner, level.begun) if winner else set()
     run = current_run(winner["values"]["events"]) if winner else []
     others = [path["usage"] for path in level.begun if path["name"] not in family]
     others += [path["usage"] for path in level.before]
-    lost = [{"branch": path["name"], "error": path["lost"]} for path in level.begun if path.get("lost")]
-    evidence = {name: rows for name, rows in (("comparisons", ranking.compared), ("lost", lost)) if rows}
+    evidence = {name: rows for name, rows in (("comparisons", ranking.compared), ("lost", level.lost)) if rows}
     best = best_draft(run, keep=keep)
     chosen = f"{winner['name']} is the best of {len(level.begun)} paths." if winner else "There is no draft."
+    outcome = {"accepted": best.accepted, "score": best.score, "best": best.round} if best else NO_OUTCOME
     verdict: dict[str, Any] = {
         "kind": "verdict",
-        "round": best.round if best else 0,
+        "round": outcome["best"] or 0,
         "by": "select",
         "text": f"{why} {chosen}",
         # What looking things up cost stands on the task of the winner's own thread, which is not copied.
         "usage": add_usage([*others, *(event["usage"] for event in run[:1]), ranking.judging]),
-        "accepted": bool(best and best.accepted),
-        "score": best.score if best else None,
-        "best": best.round if best else None,
+        **outcome,
         "stop_reason": reason,
         "limits": dict(ranking.state["limits"]),
     }
@@ -213,5 +213,6 @@ def _record(
 
 BUDGETS = ("token_budget", "cost_budget", "time_budget", *REFUSED_OUTSIDE)
 
+NO_OUTCOME = {"accepted": False, "score": None, "best": None}
 OUT_OF_LEVELS = "No levels or rounds are left."
 OUT_OF_STEPS = "The recursion_limit of the call leaves no room for another level; raise it in the config."

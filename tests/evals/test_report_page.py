@@ -197,6 +197,28 @@ def test_the_picture_has_a_line_a_method(chromium: Chromium, page: Path) -> None
     assert chromium.run(ends) == pytest.approx(interval, abs=2.5)
 
 
+@pytest.mark.one_of_each
+@pytest.mark.parametrize("width", [320, 660, 780, 900])
+def test_the_numbers_of_the_axis_can_be_read_on_any_screen(chromium: Chromium, tmp_path: Path, width: int) -> None:
+    """Also where the axis is narrow no number is cut, stands on its neighbour or sticks out of the page."""
+    write_run(tmp_path / "runs" / "zero", "zero-shot", [record(f"q{n}", [(WRONG, False)]) for n in range(60)])
+    better = [record(f"q{n}", [(WRONG, False), (RIGHT if n % 5 else WRONG, True)]) for n in range(60)]
+    write_run(tmp_path / "runs" / "one", "self-refine-1", better)
+    chromium.looks(width)
+    chromium.open(report(tmp_path / "runs", out=tmp_path / "out"))
+    words = chromium.run(
+        "[...document.querySelectorAll('.forest text')].map((one) => [one.textContent, "
+        "((box) => [box.left, box.right])(one.getBoundingClientRect())])"
+    )
+    assert words[-1][0] == "+100"
+    ends = [end for _, both in words for end in both]
+    assert ends == sorted(ends)
+    assert ends[0] >= 0
+    assert ends[-1] <= width
+    assert chromium.run("document.documentElement.scrollWidth") == width
+    assert chromium.run("getComputedStyle(document.querySelector('.forest .axis > svg')).overflow") == "visible"
+
+
 def odd_runs(kind: str, place: Path) -> None:
     """Write runs that are hard to show."""
     told = {"dataset": LONG, "model": LONG} if kind == "long names" else {}

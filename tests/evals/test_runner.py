@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.evals.run.methods import build_method
-from redraft.evals.run.rate_limits import RateLimits
 from redraft.evals.run.result_record import ResultRecord
 from redraft.evals.run.run_folder import ResultFile, check_same_run, read_results, write_run_info
-from redraft.evals.run.runner import GivenUpError, run_method
+from redraft.evals.run.runner import GivenUpError, RateLimits, run_method
 from redraft.models import ScriptedModel, chat_model
 from redraft.state import open_checkpointer
 
@@ -254,7 +253,7 @@ def test_rate_limits_make_calls_wait_their_turn(sums: Dataset, serve: Any, tmp_p
 def test_tokens_above_the_rate_delay_the_next_call() -> None:
     """A call that used up the minute's tokens leaves none for the next, which has to wait."""
     pytest.importorskip("aiolimiter")
-    from redraft.evals.run.rate_limits import RATE_LIMITS
+    from redraft.evals.run.runner import RATE_LIMITS
 
     async def go() -> int:
         model = ScriptedModel([{"text": "a", "input_tokens": 60, "output_tokens": 40}] * 3)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from redraft.evals.datasets import row_layouts, scorers
+from redraft.evals.datasets import dataset, scorers
 from redraft.faces.views import console
 from redraft.models import control_tokens, server_replies, specs, thoughts
 from redraft.nodes.agents import react
@@ -162,7 +162,7 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     "diff": (lambda text: diffs.diff_words(text, text[::-1]), ["a ", "a b ", "a\n", "!", "a", "\n"]),
     "console": (console.safe, ["\x1b[", "\u202e", "a", "\n"]),
     "gold": (scorers.MARKED.findall, ["####", "answer ", "* ", " ", "\n"]),
-    "answer_line": (row_layouts.ANSWER_LINE.search, ["####\n", "#### ", "\n", "####" + " " * 9]),
+    "answer_line": (dataset.ANSWER_LINE.search, ["####\n", "#### ", "\n", "####" + " " * 9]),
 }
 MOST_GROWTH = 2.5
 CHARACTERS = 6_000
