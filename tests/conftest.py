@@ -144,7 +144,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     some = _some(items)
     chosen = [item for item in items if (item in some) is (cases == "some")]
     config.hook.pytest_deselected(items=[item for item in items if (item in some) is not (cases == "some")])
-    items[:] = chosen
+    # Those of the whole first: they take longest, and no worker is left with them at the end.
+    items[:] = sorted(chosen, key=lambda item: item.path.parent != Path(__file__).parent)
     option = config.option
     if cases == "some" and not (option.room or option.keyword or option.markexpr) and config.args == ["tests"]:
         most = json.loads(Path(__file__).with_name("budgets.json").read_text(encoding="utf-8"))["suite"]["cases"]
