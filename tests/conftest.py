@@ -42,6 +42,7 @@ MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK):
     mounted = os.statvfs(MEMORY)
     if mounted.f_bavail * mounted.f_frsize > 2 << 30 and not mounted.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())  # it leaves its logs there
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 # The same examples each time, and no clock. By hand, to look for more: --hypothesis-profile=long
