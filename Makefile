@@ -28,13 +28,15 @@ demo: $(DEMO) ## Refine six bundled tasks on the embedded model; no key, no comp
 	@.venv/bin/redraft demo
 
 # Compiled modules are kept, also where the environment says otherwise: each of the processes would compile them all.
+# Before it has read the options of ours, pytest takes a room's name for the folder: `--room evals` must be one word.
+TOLD = $(subst --room ,--room=,$(ARGS))
 PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --numprocesses logical --dist worksteal
 
 test: $(DEV) ## Run the tests on every core, one case of each class; ARGS="-k loop" passes arguments to pytest
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(TOLD)
 
 test-all: $(DEV) ## Run every case; ARGS="--cases rest": those that `make test` leaves out
-	@$(PYTEST) --cases all $(ARGS)
+	@$(PYTEST) --cases all $(TOLD)
 
 RESOLUTION ?= lowest-direct
 UV = .venv/supply/bin/uv

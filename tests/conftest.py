@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import uuid
 import zlib
 from contextlib import ExitStack
@@ -28,12 +29,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from redraft.faces.cli.main import main
-from redraft.state import open_checkpointer
+from redraft.state import collector, open_checkpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from redraft.sandbox import Sandbox
+
+# A database on a disk waits for it after each commit, a quarter of the suite's time by the clock: files go into memory
+# where it holds files of that size and programs in them may run (in a container it seldom does).
+MEMORY = "/dev/shm"
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK):
+    mounted = os.statvfs(MEMORY)
+    if mounted.f_bavail * mounted.f_frsize > 2 << 30 and not mounted.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())  # it leaves its logs there
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 # The same examples each time, and no clock. By hand, to look for more: --hypothesis-profile=long
 SAME: dict[str, Any] = {"deadline": None, "database": None, "print_blob": True}
@@ -63,6 +73,7 @@ ROOMS = {  # by the beginning of a path below tests/; the longest that fits coun
     "nodes/critics/test_program_critic": "sandbox",
     "nodes/verify/test_code_checks": "sandbox",
 }
+STARTED = pytest.StashKey[int]()
 IN_TURN = ("run", "checkpointer_url")
 """Parameters that are alike to most tests: `make test` gives each test one value of them, in turn, unless it is marked
 `every`."""
@@ -90,10 +101,34 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return ROOMS[max(filter(path.startswith, ROOMS), key=len)] != room or None
 
 
+class _KeepsFrozen:
+    """The module `gc`, with what is frozen left so: `tuned_gc` would thaw all when it ends."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(gc, name)
+
+    def unfreeze(self) -> None:
+        """Leave it to the hook below."""
+
+
 def pytest_collection_finish() -> None:
-    """Let no collection of garbage look at what was collected and imported, and stays: a sixth of the suite's time."""
+    """Let no collection of garbage look at what was collected and imported, and stays: a quarter of the suite's time.
+
+    Commands collect whenever they begin, statsmodels with each correction, and Python at any time.
+    """
     gc.collect()
     gc.freeze()
+    collector.gc = _KeepsFrozen()  # type: ignore[assignment]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Freeze what was imported since, and at times collect what was garbage when it was frozen: it may be open."""
+    item.session.stash[STARTED] = started = item.session.stash.get(STARTED, 0) + 1
+    if started % 500 == 0:
+        gc.unfreeze()
+    if started % 20 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # so that `-k` and `-m` choose among what is left
@@ -110,7 +145,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     some = _some(items)
     chosen = [item for item in items if (item in some) is (cases == "some")]
     config.hook.pytest_deselected(items=[item for item in items if (item in some) is not (cases == "some")])
-    items[:] = chosen
+    # Those of the whole first: they take longest, and no worker is left with them at the end.
+    items[:] = sorted(chosen, key=lambda item: item.path.parent != Path(__file__).parent)
     option = config.option
     if cases == "some" and not (option.room or option.keyword or option.markexpr) and config.args == ["tests"]:
         most = json.loads(Path(__file__).with_name("budgets.json").read_text(encoding="utf-8"))["suite"]["cases"]

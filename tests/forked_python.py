@@ -174,10 +174,10 @@ class Forking:
 
 
 @contextmanager
-def started() -> Iterator[Forking]:
-    """Start the parent, which ends with the block."""
+def started(*, bare: bool = False) -> Iterator[Forking]:
+    """Start the parent, which ends with the block; a `bare` one imports nothing first."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, __file__, str(theirs.fileno())]
+    command = [sys.executable, __file__, str(theirs.fileno()), *(["bare"] if bare else [])]
     # It has a group of its own: Ctrl-C is for the tests, whose end it waits for.
     with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True):
         theirs.close()
@@ -185,8 +185,8 @@ def started() -> Iterator[Forking]:
         ours.close()
 
 
-def serve(requests: socket.socket) -> None:
-    """Fork for each request, tell how each child ended, and kill those that are left when the requests end."""
+def import_all() -> None:
+    """Import what the commands need."""
     import redraft.faces.cli
 
     commands = [f"redraft.faces.cli.{module.name}" for module in pkgutil.iter_modules(redraft.faces.cli.__path__)]
@@ -194,6 +194,10 @@ def serve(requests: socket.socket) -> None:
         importlib.import_module(name)
     for name in redraft.__all__:
         getattr(redraft, name)
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each request, tell how each child ended, and kill those that are left when the requests end."""
     assert threading.active_count() == 1, threading.enumerate()  # a fork has the thread that called it, and no other
     gc.collect()
     gc.freeze()  # so that a child's collections copy no page
@@ -263,4 +267,6 @@ def become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[2:]:
+        import_all()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
+import secrets
 import selectors
 import shutil
 import socket
@@ -136,23 +137,31 @@ def keep(home: Path, listener: socket.socket, synchronous_commit: str) -> None:
         # into a file: the server keeps what it is started with open, and a pipe would never end
         subprocess.run([str(binaries / program), *arguments], cwd=home, check=True, **as_user)
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": home, **SETTINGS}
-    settings["synchronous_commit"] = synchronous_commit
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    control = ("-D", str(home / "data"), "-m", "immediate", "-o", options, "-l", str(home / "server.log"), "-w")
+    def control(verb: str, port: int) -> None:
+        settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": home, **SETTINGS}
+        settings["synchronous_commit"] = synchronous_commit
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        run("pg_ctl", verb, "-D", str(home / "data"), "-m", "immediate", "-o", options, "-l", str(home / "log"), "-w")
+
     try:
         run("initdb", "-D", str(home / "data"), "-U", "redraft", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
-        run("pg_ctl", "restart", *control)
+        for tries_left in reversed(range(5)):
+            # None that the kernel gives to a client, who would have it while the server is started again.
+            port = 20_000 + secrets.randbelow(12_000)
+            try:
+                control("restart", port)
+                break
+            except subprocess.CalledProcessError:  # somebody has it
+                if not tries_left:
+                    raise
         try:
-            url = f"postgresql://redraft@127.0.0.1:{port}/postgres"
-            _attend(listener, url.encode(), lambda: run("pg_ctl", "restart", *control))
+            _attend(
+                listener, f"postgresql://redraft@127.0.0.1:{port}/postgres".encode(), lambda: control("restart", port)
+            )
         finally:
-            run("pg_ctl", "stop", *control)
+            control("stop", port)
     finally:
-        print(*(path.read_text() for path in home.glob("server.log")))
+        print(*(path.read_text() for path in home.glob("log")))
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,3 +73,11 @@ def test_every_benchmark_is_in_the_table() -> None:
     names = [path.relative_to(BENCHMARKS).with_suffix("").as_posix() for path in scripts]
     assert len(names) > 10
     assert [name for name in names if f'"{name}"' not in text] == []
+
+
+def test_every_planted_fault_has_its_place() -> None:
+    """Whoever changes the line that a fault replaces, or moves its tests, anchors the fault anew."""
+    command = [sys.executable, str(BENCHMARKS / "planted_faults.py"), "--list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert [line for line in listed.stdout.splitlines() if line.startswith("GONE")] == [], listed.stderr
+    assert listed.returncode == 0, listed.stderr

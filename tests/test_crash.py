@@ -261,6 +261,9 @@ import sys
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Thread, open_checkpointer
+from redraft.state.storage import lease_keeper
+
+lease_keeper.PATIENCE_S = 0.1
 with open_checkpointer(sys.argv[1]) as saver:
     Thread(build_refine_graph(ScriptedModel([]), checkpointer=saver), "lamp").resume()
 """

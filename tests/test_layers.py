@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,13 @@ FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
 """The packages that a root folder holds, and that folder."""
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
-SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for folder in FOLDERS.values()
-           for path in sorted((ROOT / folder).rglob("*.py"))}  # fmt: skip
-"""Every module of the package, parsed."""
+
+
+@cache
+def sources() -> dict[Path, ast.Module]:
+    """Return every module of the package, parsed."""
+    paths = [path for folder in FOLDERS.values() for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def name(path: Path) -> str:
@@ -33,7 +38,7 @@ def name(path: Path) -> str:
 
 def offenders(rule: Callable[[Path, ast.Module], bool]) -> list[str]:
     """Return the modules for which the rule does not hold."""
-    return [name(path) for path, tree in SOURCES.items() if not rule(path, tree)]
+    return [name(path) for path, tree in sources().items() if not rule(path, tree)]
 
 
 def imports(tree: ast.Module) -> set[str]:
@@ -54,7 +59,7 @@ def test_imports_run_one_way_and_in_no_circle() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     analysed = re.search(r"Analyzed (\d+) files", done.stdout)
     assert analysed
-    assert int(analysed[1]) == len(SOURCES)
+    assert int(analysed[1]) == len(sources())
 
 
 def test_benchmarks_import_each_other_in_no_circle() -> None:
@@ -119,7 +124,7 @@ def test_every_folder_is_installed() -> None:
     """A folder of modules in the checkout is a package that an installed redraft has too."""
     packages = {package: FOLDERS.get(package) or package.removeprefix("redraft.").replace(".", "/")
                 for package in SETUPTOOLS["packages"]}  # fmt: skip
-    assert {name(path.parent) for path in SOURCES} == set(packages.values())
+    assert {name(path.parent) for path in sources()} == set(packages.values())
 
 
 def test_nothing_is_importable_under_two_names(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ FORKING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import forked_python
-with forked_python.started() as forking:
+with forked_python.started(bare=True) as forking:
     print(forking.start(["-c", "import time; time.sleep(600)"]).pid, flush=True)
     sys.stdin.read()
 """

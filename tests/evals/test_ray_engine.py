@@ -230,6 +230,7 @@ async def test_a_model_that_is_not_there_ends_the_run_soon(
     assert len(server.requests) < 50
 
 
+@pytest.mark.one_of_each
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     ("change", "kind", "said"),
@@ -255,6 +256,7 @@ async def test_what_a_worker_can_not_build_is_said_as_here(
     assert not file.records
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 async def test_a_problem_that_kills_its_workers_ends_the_run(
     postgres_url: str, serve: Callable[..., Any], file: ResultFile, monkeypatch: pytest.MonkeyPatch
@@ -277,6 +279,7 @@ async def test_a_problem_that_kills_its_workers_ends_the_run(
     assert asked(server, data) == {**dict.fromkeys(file.records, 1), "p-5": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 async def test_an_interrupted_run_stops_its_workers(
     postgres_url: str, serve: Callable[..., Any], file: ResultFile

@@ -240,7 +240,9 @@ LONG = "<script>window.taken = 3</script> مرحبا " + 260 * "x"
 
 @pytest.mark.one_of_each
 @pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("kind", ["no texts", "one problem", "many methods", "long names"])
+@pytest.mark.parametrize(
+    "kind", ["no texts", "one problem", pytest.param("many methods", marks=pytest.mark.slow), "long names"]
+)
 def test_odd_results_fit_the_screen_too(chromium: Chromium, tmp_path: Path, kind: str, width: int) -> None:
     """One method, one problem, twelve methods, records without texts and names of any length: all can be read."""
     odd_runs(kind, tmp_path / "runs")

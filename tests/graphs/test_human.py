@@ -421,8 +421,9 @@ def test_a_request_to_a_process_that_died_stops_nobody(call: Any, saver: Any) ->
     assert runs.get("t") is None
 
 
-def test_a_run_that_another_process_took_over_stops(saver: Any) -> None:
+def test_a_run_that_another_process_took_over_stops(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose thread was given to another process, on another machine say, ends before its next step."""
+    monkeypatch.setattr("redraft.state.storage.lease_keeper.PATIENCE_S", 0.1)
     graph, model = graph_of("one", saver=saver)
     thread, runs = Thread(graph, "t"), leases_of(saver)
     with thread.stoppable() as control:

@@ -68,7 +68,7 @@ def site() -> Iterator[str]:
     """The origin of the site that has the page."""
     handler = functools.partial(Quiet, directory=str(built()))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

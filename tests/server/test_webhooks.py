@@ -52,7 +52,7 @@ class Told:
 def told() -> Iterator[Told]:
     found = Told()
     with found.server:
-        thread = threading.Thread(target=found.server.serve_forever)
+        thread = threading.Thread(target=found.server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield found
         found.server.shutdown()

@@ -12,14 +12,16 @@ import pytest
 import redraft
 from redraft.models import ScriptedModel
 from redraft.nodes.runtime import step
+from redraft.state import collector
 from redraft.state.collector import THRESHOLDS, StepCount
 
 if TYPE_CHECKING:
     from redraft.state import Critique
 
 
-def test_the_outermost_block_sets_the_collector_and_puts_it_back() -> None:
+def test_the_outermost_block_sets_the_collector_and_puts_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that is tuned can start a batch that tunes itself, and is tuned afterwards; after both, nothing is."""
+    monkeypatch.setattr(collector, "gc", gc)  # and not what keeps the suite's own objects frozen
     before = gc.get_threshold()
     with redraft.tuned_gc():
         with redraft.tuned_gc():

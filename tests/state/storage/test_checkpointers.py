@@ -408,6 +408,7 @@ def test_a_postgres_saver_is_as_wide_as_its_pool(postgres_url: str) -> None:
             assert all(future.result() for future in [pool.submit(meet_inside) for _ in range(5)])
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_plain_data_loads_in_strict_mode_without_a_warning(backend: str, request: Any, tmp_path: Path) -> None:
     """With strict msgpack on and warnings as errors, a graph runs and its thread loads; a dict subclass comes back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,7 +235,7 @@ async def test_an_encrypted_saver_passes_langgraphs_conformance_suite(backend: s
     assert sum(result.tests_passed for result in report.results.values()) > 50
 
 
-def test_a_key_can_be_changed(url: str, tmp_path: Path) -> None:
+def test_a_key_can_be_changed(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old key opens nothing any more, and what was encrypted with it goes on with the new one: threads that wait,
     replies in the journal and the server's requests. While somebody has the database open it is refused."""
     with open_checkpointer(url, key=KEY) as saver:
@@ -243,8 +244,11 @@ def test_a_key_can_be_changed(url: str, tmp_path: Path) -> None:
         records = open_records(saver)
         records.add_thread(ThreadRecord("one", "me", "refine", {"said": OPINION}, "idle", "2026", "2026"))
         replies = saver.journal.calls("one")
-        with pytest.raises(ValueError, match="is open elsewhere"):
-            rekey(url, KEY, OTHER)
+        with monkeypatch.context() as impatient:
+            impatient.setattr("redraft.state.storage.rekey.PATIENCE", 2)
+            impatient.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
+            with pytest.raises(ValueError, match="is open elsewhere"):
+                rekey(url, KEY, OTHER)
     for wrong, keys in ((EncryptionKeyError, (OTHER, KEY)), (EncryptionKeyError, (KEY, "short"))):
         with pytest.raises(wrong):
             rekey(url, *keys)

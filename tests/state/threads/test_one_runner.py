@@ -98,8 +98,11 @@ def graph_of(saver: Any, *replies: Any, **options: Any) -> Any:
 
 @pytest.mark.one_of_each("how")
 @pytest.mark.parametrize(("how", "host"), [("invoke", ""), ("ainvoke", "elsewhere"), ("resume", "elsewhere")])
-def test_of_two_processes_one_runs_a_thread(forking: Any, url: str, how: str, host: str) -> None:
+def test_of_two_processes_one_runs_a_thread(
+    forking: Any, url: str, how: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who wants a thread that another process runs is told which one, calls no model and writes nothing."""
+    monkeypatch.setattr("redraft.state.storage.lease_keeper.PATIENCE_S", 0.1)
     with open_checkpointer(url) as saver:
         graph = graph_of(saver, "ours", "no issues")
         if how == "resume":
@@ -263,8 +266,9 @@ def can_unshare() -> bool:
 
 
 @pytest.mark.skipif(not can_unshare(), reason="no namespaces here")
-def test_a_container_with_a_name_of_its_own_is_kept_off(postgres_url: str) -> None:
+def test_a_container_with_a_name_of_its_own_is_kept_off(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two containers on one database, which name their hosts differently, one runs a thread."""
+    monkeypatch.setattr("redraft.state.storage.lease_keeper.PATIENCE_S", 0.1)
     inside = 'hostname another && exec "$@"'
     words = [sys.executable, "-c", RUNNER, postgres_url, "invoke", "", "", "0"]
     command = ["unshare", "-r", "--uts", "sh", "-c", inside, "sh", *words]

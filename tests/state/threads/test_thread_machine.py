@@ -251,6 +251,7 @@ class ThreadsByRound(Threads):
 TestThreads, TestThreadsByRound = Threads.TestCase, ThreadsByRound.TestCase
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 10))  # type: ignore[union-attr]
 TestThreads.settings = TestThreadsByRound.settings = FEWER
+TestThreadsByRound.pytestmark = pytest.mark.slow  # type: ignore[attr-defined]
 
 
 @pytest.mark.one_of_each("machine", "number")
