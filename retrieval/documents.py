@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter, defaultdict
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +196,7 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
     return files
 
 
-class DocumentReader:
+class DocumentReader(AbstractContextManager["DocumentReader", None]):
     """Reads files and cuts them into passages; used in a `with` block.
 
     Args:
@@ -231,9 +232,6 @@ class DocumentReader:
         )
         self._sections = MarkdownHeaderTextSplitter(HEADINGS)
         self._converter = converter or Converter()
-
-    def __enter__(self) -> DocumentReader:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._converter.__exit__()

@@ -57,7 +57,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
     under_way = [run for run in reversed(runs) if not run.ended]
     rows = await adrive(family(engine.saver.runs, thread_id))
     # Another caller may have threads in the same family.
-    owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
+    owned = {row.thread_id for row in rows if await engine.owned.find(caller, row.thread_id)}
     facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
     last = runs[0] if runs else None
     if under_way and facts["rounds"]:
@@ -107,14 +107,6 @@ async def compare(
 async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread, ThreadRecord]:
     record = await engine.owned.thread(caller, thread_id)
     return Thread(await engine.graphs.reader(record), thread_id), record
-
-
-async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:
-    try:
-        await engine.owned.thread(caller, thread_id)
-    except NotThereError:
-        return False
-    return True
 
 
 async def _read_or_404(read: Any) -> Any:
