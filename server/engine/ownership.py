@@ -45,18 +45,15 @@ class OwnedThreads:
         at = now()
         name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
         existing = await self.find(caller, name) if thread_id is not None else None
-        if existing is None:
-            # The shell or Python made it, so it is not this caller's to take.
-            if thread_id is not None and await self._saver.runs.aget(name) is not None:
-                raise TakenError("this thread id is in use")
-            record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
-            # The insert decides: another request may have been quicker since the look before it.
-            if await self._db.write(self._db.records.add_thread, record):
-                return record
+        if existing is not None and if_exists == "do_nothing":
+            return existing
+        # What the shell or Python made is not this caller's to take.
+        taken = existing is not None or (thread_id is not None and await self._saver.runs.aget(name) is not None)
+        record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
+        # The insert decides: another request may have been quicker since the look before it.
+        if taken or not await self._db.write(self._db.records.add_thread, record):
             raise TakenError("this thread id is in use")
-        if if_exists != "do_nothing":
-            raise TakenError("this thread id is in use")
-        return existing
+        return record
 
     async def thread(self, caller: Caller, thread_id: str) -> ThreadRecord:
         """Return a thread of the caller's.
