@@ -11,10 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from importlib.metadata import EntryPoint
 
-__all__ = ["default_plugin", "forget_plugins", "load_plugin", "plugin_cache", "plugins"]
+__all__ = ["default_plugin", "forget_plugins", "load_plugin", "plugin_cache", "plugins", "registered"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,27 @@ def load_plugin(point: EntryPoint, kind: type) -> Any:
     if not isinstance(plugin, kind):
         raise ValueError(f"{point.name!r} of {point.group} ({point.value}) is no {kind.__name__}")  # noqa: TRY004
     return plugin
+
+
+def registered(group: str, kind: type, own: Iterable[Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
+    """Return what is known by name: redraft's own, then what installed packages register.
+
+    Args:
+        group: Of the entry points.
+        kind: The class of all of them, which have a `name`.
+        own: Redraft's.
+        taken: Other names that none may have.
+
+    Raises:
+        ValueError: One of another package can't be used.
+    """
+    named = {one.name: one for one in own}
+    for point in plugins(group).values():
+        plugin = load_plugin(point, kind)
+        if plugin.name in taken or named.setdefault(plugin.name, plugin) is not plugin:
+            what = group.removeprefix("redraft.").removesuffix("s")
+            raise ValueError(f"the {what} {plugin.name!r} ({point.value}) has the name of another one")
+    return named
 
 
 def default_plugin(group: str, kind: type) -> Any:

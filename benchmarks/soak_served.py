@@ -186,10 +186,10 @@ async def soaked_server(spec: str, folder: str, *, runs: int, batch: int) -> lis
             await open_connections(engine.presets.model(spec))
             await open_readers(engine.saver)
             await settled(idle)
-            waiting = await engine.queued()
-            counts.take(f"; {engine.running} under way, {waiting} queued, {len(engine.known.here)} remembered")
+            waiting = await engine.queue.queued()
+            counts.take(f"; {engine.queue.running} under way, {waiting} queued, {len(engine.known.here)} remembered")
         rows, what = counts.rows(), f"redraft serve, {runs:,} runs:"
-        in_flight = engine.running + await engine.queued()
+        in_flight = engine.queue.running + await engine.queue.queued()
         rows.append(at_most(f"{what} runs under way or queued", in_flight, 0, unit="runs"))
         rows.append(at_most(f"{what} runs remembered", len(engine.known.here), 2 * REMEMBERED, unit="runs"))
         left = {table: _rows(engine, table) for table in TABLES}

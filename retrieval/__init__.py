@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .graph import build_retrieval_graph
     from .index_file import index_path
     from .index_update import update_index
-    from .measured_retriever import measured
     from .retrievers import DocumentIndex, folder_index
+    from .search import measured
     from .stored_index import open_index
 else:
     __getattr__, __dir__ = lazy_names(
@@ -27,8 +27,8 @@ else:
             f"{__name__}.graph": ["build_retrieval_graph"],
             f"{__name__}.index_file": ["index_path"],
             f"{__name__}.index_update": ["update_index"],
-            f"{__name__}.measured_retriever": ["measured"],
             f"{__name__}.retrievers": ["DocumentIndex", "folder_index"],
+            f"{__name__}.search": ["measured"],
             f"{__name__}.stored_index": ["open_index"],
         },
     )

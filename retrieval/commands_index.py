@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from ..faces.cli.options import AsJson
-from ..faces.problems import bad_input
+from ..faces.problems import BadInputError, bad_input
+from ..faces.views.console import Screen, plain_table
 
 __all__ = ["index"]
 
@@ -66,8 +67,6 @@ def build(
     """
     import dataclasses
 
-    from ..faces.problems import BadInputError
-    from ..faces.views.console import Screen
     from .index_update import update_index
 
     if not name:
@@ -97,7 +96,6 @@ def build(
 @index.command(name="list")
 def list_(as_json: AsJson = False) -> None:
     """List the indexes."""
-    from ..faces.views.console import Screen, plain_table
     from .index_file import stored_indexes
 
     with bad_input():
@@ -120,7 +118,6 @@ def list_(as_json: AsJson = False) -> None:
 @index.command()
 def delete(name: Name) -> None:
     """Delete an index. The documents stay."""
-    from ..faces.views.console import Screen
     from .index_file import delete_index
 
     with bad_input():
@@ -131,7 +128,6 @@ def delete(name: Name) -> None:
 @index.command()
 def export(name: Name, file: Annotated[Path, typer.Argument(metavar="FILE", help="Is written; must be new.")]) -> None:
     """Write an index into one file, with all passages, for `redraft index import` elsewhere."""
-    from ..faces.views.console import Screen
     from .index_file import export_index
 
     with bad_input():
@@ -145,7 +141,6 @@ def import_(
     name: Annotated[str, typer.Option(metavar="NAME", help="What it is called here; default: as the file.")] = "",
 ) -> None:
     """Make an index from an exported file. Its documents are not needed."""
-    from ..faces.views.console import Screen
     from .index_file import import_index
 
     with bad_input():

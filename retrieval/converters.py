@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _rule(line: str) -> bool:
     return re.fullmatch(r"([!-/:-@\[-`{-~])\1{2,}", line) is not None
 
 
-class Converter:
+class Converter(AbstractContextManager["Converter", None]):
     """Converts files in another process, which is started when it is first needed and again after it was ended.
 
     A file that takes too long, asks for too much memory or crashes its converter costs that process, and nothing else.
@@ -104,9 +104,6 @@ class Converter:
     def __init__(self, *, seconds: float = MOST_SECONDS) -> None:
         self._seconds = seconds
         self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Converter:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._end()

@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter, defaultdict
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,6 @@ class LeftOut:
         if name and len(self._names[what]) < 3:
             self._names[what].append(name)
 
-    def __bool__(self) -> bool:
-        return bool(self.counts)
-
     def __str__(self) -> str:
         """Return `12 .png, 3 encrypted .pdf (a.pdf, b.pdf, c.pdf)`, the most frequent first."""
         entries = []
@@ -81,6 +79,11 @@ class LeftOut:
             entries.append(f"{count:,} {what}" + (f" ({names})" if self._names[what] else ""))
         rest = sum(count for _, count in self.counts.most_common()[20:])
         return ", ".join([*entries, f"{rest:,} others"] if rest else entries)
+
+    @property
+    def told(self) -> str:
+        """The tally as the end of a sentence; empty where nothing was left out."""
+        return f"; left out: {self}" if self.counts else ""
 
 
 def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
@@ -117,9 +120,8 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
             except UnreadableError as error:
                 left_out.add(str(error), source)
     if not passages:
-        rest = f"; left out: {left_out}" if left_out else ""
-        raise ValueError(f"the folder {os.fspath(folder)!r} holds no text that can be read: {KINDS}{rest}")
-    if left_out:
+        raise ValueError(f"the folder {os.fspath(folder)!r} holds no text that can be read: {KINDS}{left_out.told}")
+    if left_out.counts:
         warnings.warn(f"left out of {os.fspath(folder)}: {left_out}", stacklevel=2)
     return passages
 
@@ -194,7 +196,7 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
     return files
 
 
-class DocumentReader:
+class DocumentReader(AbstractContextManager["DocumentReader", None]):
     """Reads files and cuts them into passages; used in a `with` block.
 
     Args:
@@ -230,9 +232,6 @@ class DocumentReader:
         )
         self._sections = MarkdownHeaderTextSplitter(HEADINGS)
         self._converter = converter or Converter()
-
-    def __enter__(self) -> DocumentReader:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._converter.__exit__()

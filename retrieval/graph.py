@@ -37,11 +37,12 @@ from .search_rounds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.prompts import ChatPromptTemplate
+    from pydantic import BaseModel
 
     from ..graphs.loop import RefineGraph
     from ..nodes.writing.prompts import Prompt
@@ -143,9 +144,8 @@ def build_retrieval_graph(
     checked_count("top_k", top_k, least=1)
     checked_count("max_iterations", max_iterations, least=0)
     documents = sources if documents is None else documents
-    if (documents is None) == (index is None):
-        raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
-    _check_model(model, use_llm=use_llm, answer=answer, prompted=plan_prompt is not None or gap_prompt is not None)
+    _check_sources(documents, index)
+    _check_model(model, use_llm=use_llm, answer=answer, prompts=(plan_prompt, gap_prompt))
     refuse(options, ANSWER_TAKEN if answer else TAKEN)
     ways = {"hybrid": hybrid and search != "vectors", "vectors": vectors and search != "words"}
     if index is not None:
@@ -153,7 +153,6 @@ def build_retrieval_graph(
         # The index knows the model that it was made with.
         embeddings = embeddings or documents.embeddings
     embeddings = embeddings or DEFAULT
-    rerank = None if rerank == "none" else rerank
     measuring, measures, usual_threshold = _measuring(embeddings, rerank)
     threshold = confidence_threshold if threshold is None else threshold
     threshold = usual_threshold if threshold is None else checked_share("confidence_threshold", threshold)
@@ -164,7 +163,7 @@ def build_retrieval_graph(
     memory = Patterns(patterns)
     asked = model if use_llm else None
     planner = Planner(
-        StructuredModel(asked, QueryPlan) if asked else None,
+        _structured(asked, QueryPlan),
         plan_template,
         top_k=top_k,
         threshold=threshold,
@@ -172,60 +171,60 @@ def build_retrieval_graph(
         iterative=iterative,
         measures=measures,
     )
-    defaults: dict[str, Any] = {
-        "state_schema": RetrievalState,
-        "input_schema": RetrievalInput,
-        "name": "retrieval",
-        "check": search_is_over,
-    }
-    if rerank is not None:
+    defaults: dict[str, Any] = {**SCHEMAS, "check": search_is_over}
+    if measures:
         # The latest passages are the best of all that were measured, also where the confidence in them is the same.
         defaults["keep"] = "last"
-    given = {"limits": {}, **({"store": options["store"]} if "store" in options else {})} if answer else options
-    limits = given.pop("limits", None) or {}
+    given = {name: options[name] for name in OF_SEARCH if name in options} if answer else options
+    limits = {"max_rounds": max_iterations, **(given.pop("limits", None) or {})}
     graph = build_refine_graph(
         asked,
         prepare=planner,
         generate=FirstSearch(searching, memory),
-        refine=SearchOn(searching, memory, StructuredModel(asked, GapAnalysis) if asked else None, gap_template),
+        refine=SearchOn(searching, memory, _structured(asked, GapAnalysis), gap_template),
         critics=[ConfidenceCritic(), *(() if answer else critics)],
-        limits=limits if "max_rounds" in limits else {"max_rounds": max_iterations, **limits},
+        limits=limits,
         **{**defaults, **given},
     )
-    if not answer or model is None:
+    if not answer:
         return graph
-    checked = CitationCritic(embeddings=embedding_model(measuring) if measures.get("calibration") else None)
+    checked = CitationCritic(embeddings=embedding_model(measuring) if "calibration" in measures else None)
     return _answering(model, graph, top_k, [checked, *critics], options)
 
 
-def _check_model(model: Any, *, use_llm: bool, answer: bool, prompted: bool) -> None:
+def _check_sources(documents: object, index: str | None) -> None:
+    """Raise unless there is one thing to search: documents, or a stored index."""
+    if (documents is None) == (index is None):
+        raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
+
+
+def _check_model(model: Any, *, use_llm: bool, answer: bool, prompts: Sequence[Prompt | None]) -> None:
     """Raise unless there is a model where one is needed, and one to read the prompts."""
     if isinstance(model, str):
         raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
     if use_llm and model is None:
         raise ValueError("use_llm=True needs a model: give model=")
-    if prompted and not use_llm:
+    if any(prompt is not None for prompt in prompts) and not use_llm:
         raise ValueError("plan_prompt= and gap_prompt= are for use_llm=True; nothing here would read them")
     if answer and model is None:
         raise ValueError("answer=True needs a model that writes: give model=")
 
 
 def _answering(
-    model: BaseChatModel, search: RefineGraph, top_k: int, critics: Sequence[Any], options: dict[str, Any]
+    model: Any, search: RefineGraph, top_k: int, critics: Sequence[Any], options: dict[str, Any]
 ) -> RefineGraph:
     """Return the loop over answers to the query, whose `prepare` is the search."""
     prompts = [options.pop("generate_prompt", ANSWER_PROMPT), options.pop("refine_prompt", ANSWER_REFINE_PROMPT)]
     seen = seen_by_refiner(options)
     search_step = retrieve(as_retriever(search), k=top_k, prices=options.get("prices"), asked=ASKED)
     search_step.fingerprint = kind_of(search).fingerprint
-    defaults = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
     return build_refine_graph(
         model,
         prepare=search_step,
         generate=AnswerWriter(model, prompts[0], what="generate_prompt", **seen),
         refine=AnswerWriter(model, prompts[1], what="refine_prompt", **seen),
         critics=critics,
-        **{**defaults, **options},
+        **{**SCHEMAS, **options},
     )
 
 
@@ -233,16 +232,16 @@ def _measuring(
     embeddings: str | Embeddings, rerank: str | Embeddings | None
 ) -> tuple[str | Embeddings, dict[str, Any], float]:
     """Return the measure of passages, its name in a plan, and the threshold that suits it."""
-    if rerank is None:
-        return embeddings, {}, _threshold(embeddings)
-    known = CALIBRATIONS.get(rerank) if isinstance(rerank, str) else None
-    if known is None:
-        return rerank, {"reranked": True}, _threshold(rerank)
-    return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
+    rerank = None if rerank == "none" else rerank
+    if isinstance(rerank, str) and (known := CALIBRATIONS.get(rerank)) is not None:
+        return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
+    measure = embeddings if rerank is None else rerank
+    threshold = 0.3 if measure == "static" or isinstance(measure, StaticEmbeddings) else 0.7
+    return measure, {} if rerank is None else {"reranked": True}, threshold
 
 
-def _threshold(embeddings: str | Embeddings) -> float:
-    return 0.3 if embeddings == "static" or isinstance(embeddings, StaticEmbeddings) else 0.7
+def _structured(model: BaseChatModel | None, schema: type[BaseModel]) -> Any:
+    return None if model is None else StructuredModel(model, schema)
 
 
 def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:
@@ -253,6 +252,10 @@ def _template(given: Prompt | None, default: str, what: str, known: tuple[str, .
         raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(known)}")
     return templates[0]
 
+
+SCHEMAS: Mapping[str, Any] = {"state_schema": RetrievalState, "input_schema": RetrievalInput, "name": "retrieval"}
+OF_SEARCH = ("store",)
+"""Options of an answer that are its search's too."""
 
 ANSWER_TAKEN = {
     "max_rounds": "is called max_iterations=, or limits={'max_rounds': …} here",

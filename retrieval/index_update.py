@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..models.embeddings import best_installed, embeddings
 from .converters import UnreadableError
@@ -25,7 +25,7 @@ from .web_pages import fetched
 if TYPE_CHECKING:
     import os
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
@@ -97,23 +97,13 @@ def update_index(
     path = index_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
-        new = not path.exists()
-        if new and not sources:
-            raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
-        facts = {} if new else facts_of(path)
-        origins: list[str] = [
-            str(one) if is_url(one) else str(Path(one).expanduser().resolve()) for one in sources
-        ] or facts["sources"]
-        if not origins:
-            raise ValueError(
-                f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from"
-            )
+        facts = facts_of(path) if path.exists() else {}
+        origins = _origins(sources, facts, path)
         left_out = LeftOut()
         items = _items(origins, left_out)
         if not items:
             # An index that is there stays: its folder may be on a disk that is away.
-            rest = f"; left out: {left_out}" if left_out else ""
-            raise ValueError(f"there is nothing to index in {', '.join(origins)}{rest}")
+            raise ValueError(f"there is nothing to index in {', '.join(origins)}{left_out.told}")
         spec = model or facts.get("model") or best_installed()
         embedder = embeddings(spec)
         if facts and not rebuild:
@@ -147,10 +137,9 @@ def update_index(
             if count:
                 note(database, unfinished=False, changed=datetime.now(UTC).isoformat(timespec="seconds"))
         if not count:
-            if new:
+            if not facts:
                 unlink(path)
-            rest = f"; left out: {left_out}" if left_out else ""
-            raise ValueError(f"there is no text to index in {', '.join(origins)}{rest}")
+            raise ValueError(f"there is no text to index in {', '.join(origins)}{left_out.told}")
     return IndexUpdate(
         name=title(path),
         files=update.read + update.unchanged,
@@ -164,6 +153,16 @@ def update_index(
         left_out=dict(left_out.counts),
         told=str(left_out),
     )
+
+
+def _origins(sources: Sequence[str | os.PathLike[str]], facts: Mapping[str, Any], path: Path) -> list[str]:
+    """Return where an index is read from; an index that is there, by its `facts`, from where it was read last."""
+    if not facts and not sources:
+        raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
+    given = [str(one) if is_url(one) else str(Path(one).expanduser().resolve()) for one in sources]
+    if not given and not facts["sources"]:
+        raise ValueError(f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from")
+    return given or list(facts["sources"])
 
 
 class _Update:

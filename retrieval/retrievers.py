@@ -362,23 +362,25 @@ def open_sources(
         raise ValueError("sources is empty: give a folder, documents, a vector store or a retriever")
     documents = [source for source in listed if isinstance(source, Document)]
     documents += [source for url in listed if is_url(url) for source in load_page(url)]
-    retrievers: list[BaseRetriever] = []
-    if documents:
-        retrievers.append(DocumentIndex(documents=documents, **own))
-    for source in listed:
-        if isinstance(source, str | os.PathLike) and not is_url(source):
-            retrievers.append(folder_index(source, **own))
-        elif isinstance(source, VectorStore):
-            retrievers.append(source.as_retriever(search_kwargs={"k": top_k}, name=type(source).__name__))
-        elif isinstance(source, RankedRetriever) and source.top_k < top_k:
-            retrievers.append(source.model_copy(update={"top_k": top_k}))  # one that finds more is cut afterwards
-        elif isinstance(source, BaseRetriever):
-            retrievers.append(source)
-        elif not (isinstance(source, Document) or is_url(source)):
-            raise TypeError(
-                f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of "
-                f"these, not {source!r:.120}"
-            )
+    retrievers: list[BaseRetriever] = [DocumentIndex(documents=documents, **own)] if documents else []
+    others = [source for source in listed if not (isinstance(source, Document) or is_url(source))]
+    retrievers += [_retriever(source, **own) for source in others]
     if len(retrievers) == 1 and isinstance(retrievers[0], RankedRetriever):
         return retrievers[0]
     return FusedRetriever(retrievers=retrievers, top_k=top_k)
+
+
+def _retriever(source: Any, *, top_k: int, **own: Any) -> BaseRetriever:
+    """Return the retriever of a source that is neither a document nor an address; `own` is as in `folder_index`."""
+    if isinstance(source, str | os.PathLike):
+        return folder_index(source, top_k=top_k, **own)
+    if isinstance(source, VectorStore):
+        return source.as_retriever(search_kwargs={"k": top_k}, name=type(source).__name__)
+    if isinstance(source, RankedRetriever) and source.top_k < top_k:
+        return source.model_copy(update={"top_k": top_k})  # one that finds more is cut afterwards
+    if isinstance(source, BaseRetriever):
+        return source
+    raise TypeError(
+        f"a source is a folder, an address, a Document, a LangChain vector store or retriever, or a list of these, "
+        f"not {source!r:.120}"
+    )

@@ -9,26 +9,28 @@ from dataclasses import dataclass
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever  # noqa: TC002  # pydantic reads it at run time
 from langgraph.errors import GraphBubbleUp
+from pydantic import Field
 
-from ..nodes.passages import place_of
+from ..models.embeddings import best_installed, embeddings
+from ..nodes.passages import WithheldDocument, place_of
 from ..nodes.runtime.dual import Do, DualCallable, adrive, at_once, drive
 from ..nodes.runtime.step import emit
 from ..state.dual import do
 from ..state.events import clean
 from ..state.masking import masked
-from .calibration import relevance
+from .calibration import CALIBRATIONS, relevance
 from .documents import chunk_id, passage
-from .retrievers import RankedRetriever
+from .retrievers import DualRetriever, RankedRetriever, indexed
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
-    from langchain_core.retrievers import BaseRetriever
 
-__all__ = ["Query", "Search", "Similarity", "failed"]
+__all__ = ["MeasuredRetriever", "Query", "Search", "Similarity", "failed", "measured"]
 
 MOST_KEPT = 4096
 """Vectors kept, so that a passage found again is not embedded again: some 40 MB at 1,024 numbers each."""
@@ -182,3 +184,42 @@ def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str,
     """
     about = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
     return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": about, **fields}
+
+
+MODEL = "minilm"
+"""The embedding model whose confidence is calibrated."""
+
+
+def measured(retriever: BaseRetriever) -> BaseRetriever:
+    """Return a retriever that measures what another finds; that one as it is where the model is not installed."""
+    if best_installed() != MODEL:
+        return retriever
+    return MeasuredRetriever(retriever=retriever, similarity=Similarity(embeddings(MODEL)), name=retriever.get_name())
+
+
+class MeasuredRetriever(DualRetriever):
+    """Measures what a retriever finds, and withholds all of it where it is improbable that it answers the query.
+
+    The documents keep their order, and have their `similarity` with the query, 0–1, in the metadata.
+
+    Args:
+        retriever: What is asked.
+        similarity: Measures by the model that the confidence is calibrated for.
+    """
+
+    retriever: BaseRetriever
+    similarity: Similarity = Field(repr=False)
+
+    def logic(self, query: str, callbacks: Any, **_: Any) -> Generator[Do, Any, list[Document]]:
+        """Return the documents, all of them withheld or none."""
+        documents: list[Document] = yield do(self.retriever, "invoke", query, {"callbacks": callbacks})
+        texts = [indexed(document) for document in documents]
+        self.similarity.remember(self.retriever, texts)
+        similarities = yield from self.similarity.logic(texts, [query])
+        calibration = CALIBRATIONS[MODEL]
+        close = not texts or calibration.probability(query, texts, similarities) >= calibration.nothing_under
+        kind = Document if close else WithheldDocument
+        return [
+            kind(page_content=document.page_content, metadata={**document.metadata, "similarity": similarity})
+            for document, similarity in zip(documents, similarities, strict=True)
+        ]

@@ -161,9 +161,13 @@ class MontyLayer:
             failed = self._failed(error, out, late=late.is_set(), by_code=not loaded)
             blamed = gap and failed.status in ("failed", "unsupported")
             return self._result("unsupported", out, gap, by_code=True) if blamed else failed
+        return self._passed(out, gap, calls)
+
+    def _passed(self, out: Any, gap: str, calls: int) -> SandboxResult:
+        """Return the result of tests that ran to their end; `gap` is what they passed over."""
         if len(out.output) > self._max_output:
             return self._result("output", out, f"more than {self._max_output} characters of output")
-        if gap:  # which the tests passed over
+        if gap:
             return self._result("unsupported", out, gap, by_code=True)
         if not calls:
             return self._result("failed", out, "the tests ran to the end without calling the code")

@@ -109,21 +109,25 @@ def jsonable(tree: Any, depth: int = 0) -> Any:
     if not isinstance(tree, list):
         return tree
     tag, rest = (tree[0], tree[1:]) if tree else ("", [])
-    items = rest[0] if len(rest) == 1 else None
-    if isinstance(items, list):
-        if tag in ("list", "tuple", "set", "frozenset"):
-            return [jsonable(item, depth + 1) for item in items]
-        if tag == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in items):
-            return {_key(pair[0], depth): jsonable(pair[1], depth + 1) for pair in items}
-    if isinstance(items, str):
-        if tag == "int":
-            return int(items, 16) if len(items) <= JSON_DIGITS else items
-        if tag in ("bytes", "decimal"):
-            return items
+    if len(rest) == 1:
+        return _of_one(tag, rest[0], depth)
     if tag == "complex" and [type(part) for part in rest] == [float, float]:
         return f"{rest[0]}{rest[1]:+}j"
     if tag == "fraction" and len(rest) == 2:
         return f"{jsonable(rest[0], MAX_DEPTH)}/{jsonable(rest[1], MAX_DEPTH)}"
+    raise ValueError("not a tagged tree")
+
+
+def _of_one(tag: Any, content: Any, depth: int) -> Any:
+    """The JSON data of a tree that holds one thing: a list of trees, or a text."""
+    if tag in ("list", "tuple", "set", "frozenset") and isinstance(content, list):
+        return [jsonable(item, depth + 1) for item in content]
+    if tag == "dict" and isinstance(content, list) and all(isinstance(p, list) and len(p) == 2 for p in content):
+        return {_key(pair[0], depth): jsonable(pair[1], depth + 1) for pair in content}
+    if tag == "int" and isinstance(content, str):
+        return int(content, 16) if len(content) <= JSON_DIGITS else content
+    if tag in ("bytes", "decimal") and isinstance(content, str):
+        return content
     raise ValueError("not a tagged tree")
 
 

@@ -12,13 +12,12 @@ import selectors
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from .frames import REPLY_BYTES, TAMPERED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from .result import Status
 
@@ -65,7 +64,7 @@ def sources(*names: str) -> list[tuple[str, Any]]:
     ]
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager["Worker", None]):
     """A child that is started, locked, used for one execution and killed."""
 
     def __init__(self, argv: Sequence[str], config: dict[str, Any], *, max_output: int) -> None:
@@ -105,11 +104,7 @@ class Worker:
         program = marshal.dumps((sources(*CHILD), {**config, "reply_fd": reply_end}))
         self._outbox = memoryview(len(program).to_bytes(4, "big") + program)
 
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill the child, whatever it is doing, and close every pipe."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()

@@ -31,7 +31,7 @@ COMMANDS = (
     ),
     LazyCommand(
         "mcp",
-        "redraft.server.commands_mcp:mcp",
+        "redraft.server.commands_serve:mcp",
         "Offer the presets as tools to the agent that starts this, by MCP on stdin and stdout.",
         (
             "redraft mcp --model openai:gpt-5-mini --max-cost-usd 0.50",

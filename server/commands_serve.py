@@ -1,13 +1,20 @@
-"""Commands `serve` and `worker`: the presets over HTTP, and processes that execute their runs. Internal."""
+"""Commands `serve`, `worker` and `mcp`: the presets over HTTP, what executes their runs, and the presets as tools.
+
+Internal.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..faces.problems import BadInputError
+from ..faces.views.console import say
+from ..state.collector import tuned_gc
 from .command_options import takes_settings
 
 if TYPE_CHECKING:
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 
     from . import Settings
 
-__all__ = ["serve", "worker"]
+__all__ = ["mcp", "serve", "worker"]
 
 INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
 Collector = Annotated[
@@ -64,6 +71,25 @@ def worker(
         _work(app.state.engine, settings)
 
 
+@takes_settings(
+    *("host", "port", "token_file", "metrics_token_file", "allow_origin", "allow_webhook", "max_connections"),
+    *("daily_calls", "daily_tokens", "max_runs", "max_waiting", "max_attempts", "max_task", "max_body"),
+    *("default_ttl", "ttl_includes_interrupted", "no_work"),
+)
+def mcp(settings: Any) -> None:
+    """Offer the presets as tools to the agent that starts this, by MCP on stdin and stdout.
+
+    It ends when its client closes stdin. Each call is a thread like any other: `redraft threads` lists it. `redraft
+    serve` offers the same tools at /mcp.
+    """
+
+    try:
+        from .mcp.server import serve_stdio
+    except ImportError as error:
+        raise ImportError(f'MCP needs an extra: pip install "redraft[mcp]" ({error})') from None
+    asyncio.run(serve_stdio(settings))
+
+
 def _app(settings: Settings) -> Any:
     try:
         from . import create_app
@@ -88,13 +114,9 @@ def _traced(otlp: str | None, *, texts: bool, scores: bool) -> Iterator[None]:
 
 def _listen(app: Any, settings: Any) -> None:
     """Serve until a signal ends it; what can't be opened is told before anything listens."""
-    import asyncio
-    import signal
 
     import uvicorn
 
-    from ..faces.views.console import say
-    from ..state.collector import tuned_gc
     from .connections import MOST_CONNECTIONS, server_options
 
     class Server(uvicorn.Server):
@@ -125,11 +147,6 @@ def _listen(app: Any, settings: Any) -> None:
 
 def _work(engine: Any, settings: Any) -> None:
     """Execute runs until a signal ends it."""
-    import asyncio
-    import signal
-
-    from ..faces.views.console import say
-    from ..state.collector import tuned_gc
 
     async def worked() -> None:
         ended = asyncio.Event()

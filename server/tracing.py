@@ -8,15 +8,13 @@ called, and then only to the address it is given.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from ..nodes.runtime.traces import SHARED, PhoenixClient, wait_for_scores
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -26,7 +24,7 @@ INSTALL = "traces need the extra otel: pip install 'redraft[otel]'"
 TRACES_PATH = "/v1/traces"
 
 
-class Tracing:
+class Tracing(AbstractContextManager["Tracing", None]):
     """The tracing that `instrument` began. `close`, or leaving its `with` block, flushes spans and stops tracing."""
 
     def __init__(self, provider: TracerProvider, scores: PhoenixClient | None) -> None:
@@ -50,12 +48,7 @@ class Tracing:
                 wait_for_scores()
         self._provider.shutdown()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._plugins import load_plugin, plugin_cache, plugins
+from ..._plugins import plugin_cache, registered
 from ..verify.verifiers import known_verifiers, stored_verifier
 
 if TYPE_CHECKING:
@@ -68,11 +68,7 @@ def known_critics() -> Mapping[str, CriticKind]:
     Raises:
         ValueError: One of another package can't be used.
     """
-    kinds = {kind.name: kind for kind in OWN}
-    for point in plugins("redraft.critics").values():
-        kind = load_plugin(point, CriticKind)
-        if kind.name in (SELF, *known_verifiers()) or kinds.setdefault(kind.name, kind) is not kind:
-            raise ValueError(f"the critic {kind.name!r} ({point.value}) has the name of another one")
+    kinds = registered("redraft.critics", CriticKind, OWN, taken=(SELF, *known_verifiers()))
     for checks in known_verifiers().values():
         line, build = f"as --verify {checks.name}", partial(_verifier, checks.name)
         kinds[checks.name] = CriticKind(checks.name, line, build, checks.argument)

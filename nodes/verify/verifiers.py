@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..._plugins import load_plugin, plugin_cache, plugins
+from ..._plugins import plugin_cache, registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,12 +89,7 @@ def known_verifiers() -> Mapping[str, VerifierKind]:
     Raises:
         ValueError: One of another package can't be used.
     """
-    kinds = {kind.name: kind for kind in OWN}
-    for point in plugins("redraft.verifiers").values():
-        kind = load_plugin(point, VerifierKind)
-        if kinds.setdefault(kind.name, kind) is not kind:
-            raise ValueError(f"the verifier {kind.name!r} ({point.value}) has the name of another one")
-    return kinds
+    return registered("redraft.verifiers", VerifierKind, OWN)
 
 
 def opened_file(spec: str) -> str:

@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from ...state.choices import SAMPLE, Arm, latest_choice
 from ...state.stopping import rounds_allowed
 from ...state.summary import rounds
-from ..runtime.dual import Do, DualRunnable
+from ..runtime.dual import Do, DualRunnable, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -71,5 +71,6 @@ class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):
         count = max(1, min(chosen["drafts"], rounds_allowed(input["limits"]) - rounds(events)))
         # Each with a number of its own, by which a seeded model is asked for different drafts.
         states = [{**input, "beside": number} for number in range(count)]
-        replies = yield Do(writer.batch, writer.abatch, (states, config))
+        calls = [Do(writer.invoke, writer.ainvoke, (state, config)) for state in states]
+        replies = yield at_once(calls, most_threads=(config or {}).get("max_concurrency"))
         return Drafts(replies, fresh=chosen["arm"] == SAMPLE, arm=chosen["arm"])

@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.events import Sample, clean
 from ..arguments import checked_temperature
-from ..runtime.dual import Do, DualRunnable
+from ..runtime.dual import Do, DualRunnable, at_once
 from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
 from .voting import majority_text
@@ -102,9 +102,10 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002
         messages = self._prompted.messages(input)
         # Side by side; a batch of one model would have one seed.
-        samplers = {str(number): reseeded(self._sampler, number, messages) for number in range(self.samples)}
-        together = RunnableParallel[Any](samplers)
-        replies = list((yield Do(together.invoke, together.ainvoke, (messages, config))).values())
+        samplers = [reseeded(self._sampler, number, messages) for number in range(self.samples)]
+        calls = [Do(sampler.invoke, sampler.ainvoke, (messages, config)) for sampler in samplers]
+        # Where one is refused or fails, the others are waited for: what they cost belongs to this step.
+        replies = yield at_once(calls, most_threads=(config or {}).get("max_concurrency"))
         texts = [read_text(reply) for reply in replies]
         chosen = replies[texts.index(majority_text(texts, self.answer))]
         samples = [sample_of(reply, self.answer) for reply in replies]

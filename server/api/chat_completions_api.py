@@ -192,9 +192,8 @@ def _taken(message: ChatMessage, text: str, *, tools: bool) -> list[dict[str, An
     """Return a message as graphs take it, in a list; an empty one for a message that says nothing to them."""
     if tools and message.role == "tool":
         return [{"role": "tool", "content": text, "tool_call_id": message.tool_call_id or ""}]
-    calls = {}
-    if tools and message.role == "assistant" and message.tool_calls:
-        calls = {"tool_calls": message.tool_calls}
+    calls_tools = tools and message.role == "assistant" and message.tool_calls
+    calls = {"tool_calls": message.tool_calls} if calls_tools else {}
     role = ROLES.get(message.role)
     return [{"role": role, "content": text, **calls}] if role and (calls or text.strip()) else []
 

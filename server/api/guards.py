@@ -261,12 +261,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 def _checked(value: Any, depth: int = 0) -> Any:
     if depth > DEEPEST:
         raise ValueError("too deep")
-    if isinstance(value, dict):
-        for part in value.values():
-            _checked(part, depth + 1)
-    elif isinstance(value, list):
-        for part in value:
-            _checked(part, depth + 1)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _checked(part, depth + 1)
     return value
 
 

@@ -76,12 +76,12 @@ class RunMetrics:
         waits = "Runs that wait for their turn, in whichever process of the database they were asked for."
         self._queue = Gauge("redraft_queue_length", waits, registry=self.registry)
         going = Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry)
-        going.set_function(lambda: engine.running)
+        going.set_function(lambda: engine.queue.running)
 
     async def count_queue(self) -> None:
         """Look how many runs wait."""
         if self._engine is not None:
-            self._queue.set(await self._engine.queued())
+            self._queue.set(await self._engine.queue.queued())
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Count a run that has ended.

@@ -216,11 +216,8 @@ async def _submitted(
 
 
 async def _waits(engine: Engine, caller: Caller, thread_id: str) -> bool:
-    try:
-        record = await engine.owned.thread(caller, thread_id)
-        return record.status != "busy" and await engine.owned.waits(record)
-    except NotThereError:
-        return False
+    record = await engine.owned.find(caller, thread_id)
+    return record is not None and record.status != "busy" and await engine.owned.waits(record)
 
 
 async def _tree(engine: Engine, caller: Caller, thread_id: str) -> dict[str, Any]:

@@ -126,17 +126,7 @@ async def _going_on(
     engine: Engine, caller: Caller, body: ResponseRequest, messages: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the messages after an earlier response, and where they go: behind its own turn, whatever came after it."""
-    try:
-        before = await _stored(engine, caller, str(body.previous_response_id))
-    except NotThereError:
-        raise RequestRefusedError(
-            f"Previous response with id {body.previous_response_id!r} not found.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        ) from None
-    end = await _last_checkpoint(engine, before)
-    if before.status != "success" or end is None:
-        raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
+    before, end = await _previous(engine, caller, str(body.previous_response_id))
     output = await _output(engine, before)
     heard = output.get("messages") or []
     # The instructions of one request are not carried over to the next.
@@ -155,6 +145,22 @@ async def _going_on(
         return [*(own or [FORGET]), *new], place
     spoken = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
     return [*own, *spoken, *new], {"keep": False}
+
+
+async def _previous(engine: Engine, caller: Caller, name: str) -> tuple[Run, dict[str, Any]]:
+    """Return the run of an earlier response, and the place of its last checkpoint."""
+    try:
+        before = await _stored(engine, caller, name)
+    except NotThereError:
+        raise RequestRefusedError(
+            f"Previous response with id {name!r} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    end = await _last_checkpoint(engine, before)
+    if before.status != "success" or end is None:
+        raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
+    return before, end
 
 
 FORGET = {"role": "remove", "content": "", "id": INSTRUCTIONS}

@@ -158,22 +158,6 @@ class Assistants:
         with self._lock:
             return self._model(spec)
 
-    def graph(self, name: str, model: str | None = None, options: Mapping[str, Any] = NO_OPTIONS) -> Graph:
-        """Return the graph of an assistant. Blocks while it is built.
-
-        Args:
-            name: Of the assistant.
-            model: Spec of the model; default: the server's.
-            options: Checked, in place of the assistant's own.
-
-        Raises:
-            NotThereError: There is no such assistant.
-            BadRequestError: A caller may not name this model.
-            ImportError: An extra that the preset needs is not installed.
-        """
-        assistant, spec = self.get(name), self.spec(model)
-        return self.graph_of(assistant.recipe(spec, options) or (assistant, spec))
-
     def built(self, source: Source) -> Graph | None:
         """Return the graph where it is built already."""
         return self._graphs.get(_key(source))

@@ -31,7 +31,6 @@ from .thread_graphs import ThreadGraphs, offering_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
 
@@ -120,19 +119,6 @@ class Engine:
 
     # what there is
 
-    async def check_database(self) -> None:
-        """Ask the database for the time; raises its own error where it does not answer."""
-        await self.db.read(self.records.clock)
-
-    async def queued(self) -> int:
-        """Return the number of runs that wait, in all processes."""
-        return await self.queue.queued()
-
-    @property
-    def running(self) -> int:
-        """The number of runs under way in this process."""
-        return self.queue.running
-
     async def delete_thread(self, caller: Caller, thread_id: str) -> None:
         """Delete a thread of the caller's with all it holds; what runs on it is cancelled first.
 
@@ -142,14 +128,6 @@ class Engine:
         await self.owned.thread(caller, thread_id)
         await self.ending.end_all(thread_id)
         await self.owned.erase(thread_id)
-
-    async def sweep(self, at: datetime | None = None) -> list[str]:
-        """Delete the threads whose time to live is over, and return their ids.
-
-        Args:
-            at: The time; default: now.
-        """
-        return await self.tending.sweep(at)
 
     # runs
 

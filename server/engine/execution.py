@@ -288,9 +288,9 @@ def upstream_error(error: BaseException) -> dict[str, str] | None:
 async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig, control: RunControl) -> None:
     """Stream the graph to its end, send what the run was asked to send, and keep its last values in `run.output`."""
     wanted, subgraphs = run.request["stream_modes"], run.request["subgraphs"]
+    parts = _MessageParts() if "messages" in wanted else None
     # The values are the run's output, whether the caller wants to see them or not.
     modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted if mode != "events")]))
-    parts = _MessageParts()
     options = {
         "stream_mode": modes,
         "subgraphs": subgraphs,
@@ -310,13 +310,18 @@ async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig,
             # what a person is asked comes by itself
             run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
         suffix = "".join(f"|{part}" for part in namespace)
-        if mode != "messages" and mode in wanted:
+        if mode == "messages":
+            _send_message(run, suffix, data, parts)
+        elif mode in wanted:
             run.send(mode + suffix, SHOWN[mode](data) if mode in SHOWN else data)
-        if mode == "messages" and "messages-tuple" in wanted:
-            run.send("messages" + suffix, list(data))
-        if mode == "messages" and "messages" in wanted:
-            for event, part in parts.read(*data):
-                run.send(event + suffix, part)
+
+
+def _send_message(run: Run, suffix: str, data: tuple[Any, Any], parts: _MessageParts | None) -> None:
+    """Send a piece of a message, as it is or put together with those before, or both."""
+    if "messages-tuple" in run.request["stream_modes"]:
+        run.send("messages" + suffix, list(data))
+    for event, part in () if parts is None else parts.read(*data):
+        run.send(event + suffix, part)
 
 
 async def _with_events(

@@ -246,9 +246,7 @@ class Publisher:
 
     async def look(self, run_ids: Collection[str]) -> list[Run]:
         """Read the wishes for these runs, and return the runs to be cancelled."""
-        if not self._engine.records.has_channel or not run_ids:
-            return []
-        return self._fulfil(await self._engine.db.read(self._relay.wishes, list(run_ids)))
+        return self._fulfil(await self._engine.db.read(self._relay.wishes, run_ids))
 
     async def finish(self, run: Run, status: RunStatus) -> None:
         """Publish how a run ends, before that is written down: whoever reads it there has all that the run sent."""

@@ -44,19 +44,16 @@ class OwnedThreads:
         """
         at = now()
         name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
-        existing = await self._known(caller, name) if thread_id is not None else None
-        if existing is None:
-            # The shell or Python made it, so it is not this caller's to take.
-            if thread_id is not None and await self._saver.runs.aget(name) is not None:
-                raise TakenError("this thread id is in use")
-            record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
-            # The insert decides: another request may have been quicker since the look before it.
-            if await self._db.write(self._db.records.add_thread, record):
-                return record
+        existing = await self.find(caller, name) if thread_id is not None else None
+        if existing is not None and if_exists == "do_nothing":
+            return existing
+        # What the shell or Python made is not this caller's to take.
+        taken = existing is not None or (thread_id is not None and await self._saver.runs.aget(name) is not None)
+        record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
+        # The insert decides: another request may have been quicker since the look before it.
+        if taken or not await self._db.write(self._db.records.add_thread, record):
             raise TakenError("this thread id is in use")
-        if if_exists != "do_nothing":
-            raise TakenError("this thread id is in use")
-        return existing
+        return record
 
     async def thread(self, caller: Caller, thread_id: str) -> ThreadRecord:
         """Return a thread of the caller's.
@@ -64,7 +61,7 @@ class OwnedThreads:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
-        if (record := await self._known(caller, thread_id)) is None:
+        if (record := await self.find(caller, thread_id)) is None:
             raise NotThereError("there is no such thread")
         return record
 
@@ -109,8 +106,9 @@ class OwnedThreads:
         await self._saver.adelete_thread(thread_id)
         await self._db.write(self._db.records.remove_thread, thread_id)
 
-    async def _known(self, caller: Caller, thread_id: str) -> ThreadRecord | None:
-        """Return a thread of the caller's. Who needs no token also has those that the shell and Python made."""
+    async def find(self, caller: Caller, thread_id: str) -> ThreadRecord | None:
+        """Return a thread of the caller's, or `None`. Who needs no token also has those that the shell and Python
+        made."""
         if not can_be_id(thread_id):
             return None
         record = await self._db.read(self._db.records.thread, thread_id)
@@ -141,7 +139,7 @@ class OwnedThreads:
         """
         if thread_id is None:
             return await self.create(caller, assistant=assistant)
-        record = await self._known(caller, checked_id(thread_id))
+        record = await self.find(caller, checked_id(thread_id))
         if record is None and if_not_exists == "create":
             return await self.create(caller, thread_id, assistant=assistant)
         if record is None:

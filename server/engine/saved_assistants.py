@@ -134,9 +134,8 @@ class SavedAssistants:
         return {**merged, "version": number, "created_at": now()}
 
     async def _item(self, caller: Caller, assistant_id: str) -> Item:
-        item = None
-        if can_be_id(assistant_id):
-            item = await self._db.read(self._items.get, caller.id, (), assistant_id)
+        known = can_be_id(assistant_id)
+        item = await self._db.read(self._items.get, caller.id, (), assistant_id) if known else None
         if item is None:
             raise NotThereError("there is no such assistant")
         return item

@@ -136,21 +136,21 @@ OTHERS: Mapping[str, tuple[str, type[BaseModel]]] = {
 
 
 def _arguments(assistant: Assistant, settings: Settings) -> type[BaseModel]:
+    rounds = f"Revisions at most; 0 judges the first draft only. Default: {min(3, settings.max_rounds)}."
     fields: dict[str, Any] = {
-        "task": (str, Field(min_length=1, max_length=settings.max_task_characters, description="What is to be done."))
+        "task": (str, Field(min_length=1, max_length=settings.max_task_characters, description="What is to be done.")),
+        "max_rounds": (int | None, Field(None, ge=0, le=settings.max_rounds, description=rounds)),
     }
-    rounds = min(3, settings.max_rounds)
-    description = f"Revisions at most; 0 judges the first draft only. Default: {rounds}."
-    fields["max_rounds"] = (int | None, Field(None, ge=0, le=settings.max_rounds, description=description))
     if settings.models:
         named = (settings.model, *settings.models) if settings.model in settings.models else settings.models
         kind: Any = Literal[named]
         fields["model"] = (kind | None, Field(None, description="Another model than the server's own."))
     if assistant.served.documents:
-        description = "Passages to find."
-        fields["top_k"] = (int | None, Field(None, ge=1, le=MOST, description=description))
-        description = "Score from which what was found will do."
-        fields["confidence_threshold"] = (float | None, Field(None, ge=0, le=1, description=description))
+        enough = "Score from which what was found will do."
+        fields |= {
+            "top_k": (int | None, Field(None, ge=1, le=MOST, description="Passages to find.")),
+            "confidence_threshold": (float | None, Field(None, ge=0, le=1, description=enough)),
+        }
     options = call_options(assistant, settings).model_fields
     fields |= {name: (Optional[field.annotation], field) for name, field in options.items()}  # noqa: UP045
     return create_model("Arguments", __base__=Arguments, **fields)

@@ -57,31 +57,22 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
     under_way = [run for run in reversed(runs) if not run.ended]
     rows = await adrive(family(engine.saver.runs, thread_id))
     # Another caller may have threads in the same family.
-    owned = {row.thread_id for row in rows if await _owns(engine, caller, row.thread_id)}
+    owned = {row.thread_id for row in rows if await engine.owned.find(caller, row.thread_id)}
     facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
     last = runs[0] if runs else None
     if under_way and facts["rounds"]:
         facts["rounds"][-1]["open"] = True  # as it is for who has watched the run
     recorded = await _recorded(engine, record) if facts["begun"] else Recorded(None)
-    served = not recorded.refused and can_be_served(thread_id)
     # A pipeline's fork goes on as another preset.
     facts["forkable"] |= recorded.recipe is not None and recorded.recipe.of_fork() != recorded.recipe
-    question = await read.aquestion() if facts["begun"] and not under_way and served else None
     facts |= {
+        **await _going_on(engine, read, recorded, facts, under_way=bool(under_way)),
         "assistant": record.assistant,
         "status": record.status,
         "run": under_way[0].id if under_way else None,
-        "question": None if question is None else _question(question, engine),
         "no_fork": _no_fork(facts, under_way=bool(under_way)),
         "refused": recorded.refused,
         "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
-        "can_go_on": bool(
-            facts["begun"]
-            and served
-            and not under_way
-            and not question
-            and facts["stop_reason"] in (None, "failed", *REFUSED_OUTSIDE)
-        ),
         "problem": _problem(last, facts["raised"]),
         "most_rounds": engine.settings.max_rounds,
         "most_characters": engine.settings.max_task_characters,
@@ -92,7 +83,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
             "title": facts["title"],
             "assistant": record.assistant,
             "drafts": [{name: draft[name] for name in ("round", "text", "feedback")} for draft in facts["drafts"]],
-            "asked": question["draft"] if question else None,
+            "asked": facts["question"] and facts["question"]["draft"],
         }
     )
 
@@ -116,14 +107,6 @@ async def compare(
 async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread, ThreadRecord]:
     record = await engine.owned.thread(caller, thread_id)
     return Thread(await engine.graphs.reader(record), thread_id), record
-
-
-async def _owns(engine: Engine, caller: Caller, thread_id: str) -> bool:
-    try:
-        await engine.owned.thread(caller, thread_id)
-    except NotThereError:
-        return False
-    return True
 
 
 async def _read_or_404(read: Any) -> Any:
@@ -159,8 +142,15 @@ async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
     return recorded
 
 
-def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
-    return {
+async def _going_on(
+    engine: Engine, thread: Thread, recorded: Recorded, facts: Mapping[str, Any], *, under_way: bool
+) -> dict[str, Any]:
+    """Return what a person is asked on a thread, and whether a run of it can go on as it is."""
+    rests = facts["begun"] and not under_way and not recorded.refused and can_be_served(thread.thread_id)
+    question = await thread.aquestion() if rests else None
+    if question is None:
+        return {"question": None, "can_go_on": rests and facts["stop_reason"] in (None, "failed", *REFUSED_OUTSIDE)}
+    shown = {
         "by": str(question.get("by", "human")),
         "round": question["round"],
         "score": question.get("score"),
@@ -169,6 +159,7 @@ def _question(question: dict[str, Any], engine: Engine) -> dict[str, Any]:
         "said": [event_row({"kind": "critique", **critique}) for critique in question["critiques"]],
         "most_characters": engine.settings.max_task_characters,
     }
+    return {"question": shown, "can_go_on": False}
 
 
 TITLE = 120

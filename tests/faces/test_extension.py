@@ -118,7 +118,7 @@ def test_what_a_package_adds_is_served(scripted: Callable[..., str], haiku: str)
     assert assistant.served.line == "Short poems."
     assert {"lines", "critics", "verifiers"} <= set(call_options(assistant, settings).model_fields)
     options = checked_options(assistant, settings, {"lines": 3, "verifiers": ["lines:3"]})
-    out = asyncio.run(offered.graph(haiku, options=options).ainvoke({"task": TASK}))
+    out = asyncio.run(offered.graph_of(assistant.recipe(settings.model, options)).ainvoke({"task": TASK}))
     assert (out["answer"], out["stop_reason"]) == (POEM, "accepted")
 
 

@@ -93,7 +93,9 @@ def test_a_preset_of_one_file_is_served(scripted: Callable[..., str], haiku: str
 
     offered = Assistants(Settings(model=model), None, None)
     assert offered.known[haiku].served.line == "Short poems."
-    out = asyncio.run(offered.graph(haiku).ainvoke({"task": TASK, "limits": {"max_rounds": 0}}))
+    out = asyncio.run(
+        offered.graph_of(offered.known[haiku].recipe(model)).ainvoke({"task": TASK, "limits": {"max_rounds": 0}})
+    )
     assert out["answer"] == "a moon"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from langgraph_sdk import get_sync_client
+from redraft.graphs import build_majority_graph
 from redraft.models import PriceTable, ScriptedModel
 from redraft.nodes.runtime.call_ceiling import under_ceiling
 from redraft.nodes.runtime.meter import BudgetSpentError
@@ -17,6 +19,7 @@ from redraft.server.engine.ceilings import Ceilings
 from redraft.server.engine.records import Database
 from redraft.server.engine.runs import Caller, Run
 from redraft.state import open_checkpointer
+from redraft.state.summary import usage_total
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +126,27 @@ async def test_what_a_run_used_outlives_its_server() -> None:
                 await model.ainvoke("x")
         database.close()
     assert len(model.calls) == 2
+
+
+async def test_calls_that_are_under_way_beside_a_refused_one_are_counted() -> None:
+    """A step whose third call is refused waits for the two that were made: the run and its record count both."""
+
+    class Slow(ScriptedModel):
+        async def _agenerate(self, *given: Any, **named: Any) -> Any:
+            result = self._generate(*given, **named)
+            await asyncio.sleep(0.2)
+            return result
+
+    model = Slow(["#### 4"] * 5)
+    run = Run("r", "t", "majority-5", Caller("local"), "")
+    with open_checkpointer("memory") as saver:
+        database = Database(saver)
+        ceiling = await Ceilings(Settings(db="memory", max_calls_a_run=2), database, PriceTable()).of_run(run)
+        with under_ceiling(ceiling):
+            output = await build_majority_graph(model).ainvoke({"task": "What is 2 + 2?"})
+        database.close()
+    assert output["stop_reason"] == "call_budget"
+    assert (len(model.calls), ceiling.used["calls"], usage_total(output["events"])["calls"]) == (2, 2, 2)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

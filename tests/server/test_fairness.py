@@ -61,7 +61,7 @@ async def test_callers_take_turns(house: Any) -> None:
     async with house(max_concurrent_runs=1) as one:
         runs = [await one.ask(ANN, f"ann {number}") for number in range(5)]
         runs += [await one.ask(BOB, f"bob {number}") for number in range(2)]
-        assert (one.engine.running, await one.engine.queued()) == (1, 6)
+        assert (one.engine.queue.running, await one.engine.queue.queued()) == (1, 6)
         one.gate.set()
         for run in runs:
             await run.wait()
@@ -92,12 +92,12 @@ async def test_a_full_queue_has_a_place_for_who_has_none(house: Any) -> None:
         for number in range(4):
             await one.ask(ANN, f"ann {number}")
         for caller, expected in ((ANN, 3), (BOB, 4), (BOB, 4), (CY, 5), (CY, 5), (ANN, 5)):
-            if expected > await one.engine.queued():
+            if expected > await one.engine.queue.queued():
                 await one.ask(caller, "let in")
             else:
                 with pytest.raises(QueueFullError):
                     await one.ask(caller, "refused")
-            assert await one.engine.queued() == expected
+            assert await one.engine.queue.queued() == expected
 
 
 async def test_a_busy_thread_holds_up_nobody_else(house: Any) -> None:

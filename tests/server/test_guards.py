@@ -396,7 +396,7 @@ async def test_a_full_queue_says_when_to_come_again(start_server: Callable[..., 
         assert (len(accepted), len(refused)) == (3, 5)
         assert {told(reply)["type"] for reply in refused} == {"queue_full"}
         assert all(int(reply.headers["Retry-After"]) > 0 for reply in refused)
-        assert (server.engine.running, server.engine.records.waiting("")[0]) == (1, {"local": 2})
+        assert (server.engine.queue.running, server.engine.records.waiting("")[0]) == (1, {"local": 2})
         talking.gate.set()
         for run in accepted:
             await client.get(f"/threads/{run['thread_id']}/runs/{run['run_id']}/join")

@@ -23,7 +23,8 @@ PRICES = PriceTable({"scripted": {"input_per_mtok": 0.0, "output_per_mtok": 1_00
 
 @pytest.fixture
 def metrics() -> RunMetrics:
-    return RunMetrics(SimpleNamespace(queued=AsyncMock(return_value=3), running=2))  # type: ignore[arg-type]
+    queue = SimpleNamespace(queued=AsyncMock(return_value=3), running=2)
+    return RunMetrics(SimpleNamespace(queue=queue))  # type: ignore[arg-type]
 
 
 def graph(*replies: str, saver: Any = None, prices: Any = PRICES) -> Any:

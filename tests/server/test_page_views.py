@@ -84,7 +84,8 @@ def test_another_s_threads_are_not_there(
         assert client.post("/threads/mine/fork", json={"at": 0}).status_code == 404
         assert "mine" not in client.get("/page/home").text
         # a program that works on the database itself may fork one's thread for another
-        graph = server.engine.presets.graph("refine")
+        presets = server.engine.presets
+        graph = presets.graph_of(presets.get("refine").recipe(server.engine.settings.model))
         Thread(graph, "mine").fork(at=0, thread_id="forked")
         client.post("/threads", json={"thread_id": "forked"})
         server.engine.records.query("DELETE FROM served_threads WHERE thread_id = 'forked' RETURNING thread_id", {})

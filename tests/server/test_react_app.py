@@ -166,7 +166,7 @@ def test_use_stream_shows_a_failure(opened: Any, chromium: Any) -> None:
     while chromium.run(running) != "interrupted":
         pass
     gate.set()
-    assert server.engine.running == 0
+    assert server.engine.queue.running == 0
 
 
 def test_the_javascript_client_streams_and_joins(opened: Any, chromium: Any) -> None:

@@ -37,7 +37,7 @@ async def replicas(postgres_url: str, talking: Any) -> AsyncIterator[Callable[..
 
 async def waiting(engine: Engine, most: int) -> None:
     """Return when so few runs wait."""
-    while await engine.queued() > most:  # noqa: ASYNC110  (another process ends the waiting)
+    while await engine.queue.queued() > most:  # noqa: ASYNC110  (another process ends the waiting)
         await asyncio.sleep(0.01)
 
 
@@ -50,7 +50,7 @@ async def test_a_run_is_streamed_and_joined_on_every_replica(replicas: Any, talk
         ANN, Submission(assistant="refine", input=TASK, stream_modes=("values", "messages-tuple", "custom"), keep=True)
     )
     waited = await here.submit(ANN, Submission(assistant="refine", input=TASK))
-    assert (run.status, await there.queued()) == ("pending", 2)
+    assert (run.status, await there.queue.queued()) == ("pending", 2)
     first = asyncio.create_task(anext(run.follow()))
     begun = asyncio.create_task(anext(there.known.begun_on(ANN, run.thread_id)))
     worker = await replicas()
@@ -90,7 +90,7 @@ async def test_a_run_is_cancelled_on_any_replica(replicas: Any, talking: Any) ->
     await there.delete_thread(ANN, runs[1].thread_id)
     with pytest.raises(LookupError):
         await here.run(ANN, runs[1].id)
-    assert await here.queued() == 0
+    assert await here.queue.queued() == 0
 
 
 async def test_workers_take_turns_between_callers(replicas: Any, talking: Any) -> None:

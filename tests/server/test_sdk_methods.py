@@ -91,7 +91,7 @@ def test_a_batch_runs_whole_or_not_at_all(start_server: Any, talking: Any) -> No
             client.runs.create_batch([one, {**one, "input": {"tusk": ""}}])
         with pytest.raises(RateLimitError):
             client.runs.create_batch([one] * 4)
-        assert (server.engine.running, server.engine.records.waiting("")[0]) == (0, {})
+        assert (server.engine.queue.running, server.engine.records.waiting("")[0]) == (0, {})
         assert client.threads.count() == 3
         talking.gate.set()
         assert len(talking.model.calls) <= calls + 2  # those that had begun

@@ -86,7 +86,7 @@ async def test_two_servers_share_a_database(tmp_path: Any) -> None:
     await two.start()
     run = await one.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"], keep=True))
     await two.tending._take_over()
-    assert (two.running, await two.queued()) == (0, 0)
+    assert (two.queue.running, await two.queue.queued()) == (0, 0)
     seen = await two.run(LOCAL, run.id)
     assert seen.status in ("pending", "running")
     gate.set()

@@ -52,17 +52,17 @@ async def test_threads_that_nobody_touched_for_a_month_are_deleted(tmp_path: Pat
             thread("moved").config, {"limits": {"max_rounds": 1}}, as_node="check"
         )
 
-        assert await engine.sweep(later + MONTH - timedelta(hours=1)) == []
+        assert await engine.tending.sweep(later + MONTH - timedelta(hours=1)) == []
         async with thread("held").astoppable():
-            assert await engine.sweep(later + MONTH) == ["shell", "done"]
+            assert await engine.tending.sweep(later + MONTH) == ["shell", "done"]
         assert saver.get_tuple({"configurable": {"thread_id": "done"}}) is None
         assert saver.journal.calls("done") == []
         with pytest.raises(NotThereError):
             await engine.owned.thread(LOCAL, "done")
-        assert await engine.sweep(later + 2 * MONTH) == ["moved", "held"]
+        assert await engine.tending.sweep(later + 2 * MONTH) == ["moved", "held"]
         talking.gate.set()
         await engine.join(running)
-        assert await engine.sweep(datetime.now(UTC) + MONTH) == ["runs"]
+        assert await engine.tending.sweep(datetime.now(UTC) + MONTH) == ["runs"]
         await engine.stop()
 
         asked = Engine(
@@ -70,11 +70,11 @@ async def test_threads_that_nobody_touched_for_a_month_are_deleted(tmp_path: Pat
             build_model=lambda spec: talking.model,
         )
         await asked.start()
-        assert await asked.sweep(datetime.now(UTC) + MONTH) == ["theirs"]
+        assert await asked.tending.sweep(datetime.now(UTC) + MONTH) == ["theirs"]
         await asked.stop()
         asked = Engine(Settings(**{**kept.model_dump(), "ttl_includes_interrupted": True}))
         await asked.start()
-        assert await asked.sweep(datetime.now(UTC) + MONTH) == ["asks"]
+        assert await asked.tending.sweep(datetime.now(UTC) + MONTH) == ["asks"]
         await asked.stop()
         assert saver.runs.list() == []
 
