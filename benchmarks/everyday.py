@@ -34,9 +34,9 @@ from redraft import build_adaptive_graph, build_refine_graph, build_writing_grap
 from redraft.evals.analysis.paired import proportion
 from redraft.nodes import AdaptiveWriter, Arm
 from redraft.nodes.generate import CHECKED_GENERATE_PROMPT
+from redraft.nodes.mending.ladder import wishes
 from redraft.nodes.refine import REFINE_PROMPT
 from redraft.nodes.verify.verifiers import verifier
-from redraft.nodes.writing.ladder import wishes
 from redraft.nodes.writing.prompts import PromptedModel
 from redraft.nodes.writing.sampling import sampled
 from redraft.state.summary import attempts

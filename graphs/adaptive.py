@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
+from ..nodes.mending.ladder import wishes
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.writing.adaptive import AdaptiveWriter
-from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm

@@ -17,7 +17,7 @@ from ..nodes.agents.structured_answers import AnswerRefiner
 from ..nodes.arguments import refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import parted
-from ..nodes.writing.ladder import wishes
+from ..nodes.mending.ladder import wishes
 from ..nodes.writing.prompts import is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits

@@ -21,6 +21,7 @@ from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
+from ..nodes.mending.ladder import LADDER, Ladder, wishes
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
@@ -28,7 +29,6 @@ from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Router, Step
 from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
-from ..nodes.writing.ladder import LADDER, Ladder, wishes
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..nodes.writing.writers import Writer, as_refiner, as_writer

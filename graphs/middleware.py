@@ -25,12 +25,12 @@ from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import generate as generate_step
+from ..nodes.mending.ladder import wishes
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.dual import Do
 from ..nodes.runtime.meter import BudgetSpentError
 from ..nodes.runtime.step import Step, Steps, call
-from ..nodes.writing.ladder import wishes
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..state.events import append_events
 from ..state.limits import Limits, merged_limits

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
+from ..nodes.mending.ladder import WISHES
 from ..nodes.verify.json_schema import matches_json_schema
 from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.writing.ladder import WISHES
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..state.choices import Arm

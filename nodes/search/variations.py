@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import checked_temperature
 from ..critics.critics import HumanCritic, VerifierCritic
 from ..generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
+from ..mending.ladder import wishes
 from ..refine import REFINE_PROMPT
-from ..writing.ladder import wishes
 from ..writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..writing.sampling import require_model, sampled
 

@@ -16,10 +16,10 @@ from ...state.summary import current_run
 from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, calling
 from ..verify.text_verifiers import addition, advice, wish
-from .adaptive import EDIT, AdaptiveWriter, Drafts
+from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
+from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
+from ..writing.replies import read_text
 from .edits import edited, extended
-from .prompts import PromptedModel, attempt_at_hand, chat_prompt
-from .replies import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...state.events import Event
     from ...state.summary import Attempt
     from ..runtime.dual import Do
-    from .prompts import Keep, Prompts
+    from ..writing.prompts import Keep, Prompts
 
 __all__ = ["ADD_PROMPT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "wishes"]
 

@@ -1,0 +1,1 @@
+"""Mending: the ladder of ways to revise a draft that verifiers rejected. Internal."""
