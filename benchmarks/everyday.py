@@ -34,7 +34,7 @@ from redraft import build_adaptive_graph, build_refine_graph, build_writing_grap
 from redraft.evals.analysis.paired import proportion
 from redraft.nodes import AdaptiveWriter, Arm
 from redraft.nodes.generate import CHECKED_GENERATE_PROMPT
-from redraft.nodes.mending.ladder import wishes
+from redraft.nodes.mending.ladder import accepted_edit, wishes
 from redraft.nodes.refine import REFINE_PROMPT
 from redraft.nodes.verify.verifiers import verifier
 from redraft.nodes.writing.prompts import PromptedModel
@@ -188,30 +188,76 @@ def report(rows: Sequence[Row], runs: dict[tuple[str, str, int], Row], *, rounds
             cost[label] += draft["tokens"]
     for label, count in tried.most_common():
         print(f"  {label:18} mended {rungs[label]} of {count}, {cost[label] / count:.0f} tokens each")
-    compare(by_method["refine"], by_method["samples"])
+    harm([row for row in by_method["refine"] if row["accepted"] and not row["drafts"][0]["accepted"]])
+    compare(rows, by_method["refine"], by_method["samples"])
 
 
-def compare(method_runs: Sequence[Row], baseline: Sequence[Row]) -> None:
-    """Print how refining compares with samples that are cut to as many tokens."""
+def harm(mended: Sequence[Row]) -> None:
+    """Print what mending did to the texts beside the checks."""
+    if not mended:
+        return
+    texts = {"first drafts": [row["drafts"][0]["text"] for row in mended], "mended": [row["answer"] for row in mended]}
+    for name, listed in texts.items():
+        prose = [text for text in listed if "\n" not in text.strip() and not text.strip().startswith(("{", "["))]
+        ended = sum(text.strip().rstrip("\"'”)").endswith((".", "!", "?", "…")) for text in prose)
+        repeats = fmean(repeated(text) for text in listed)
+        print(
+            f"  {name:13} {repeats:.1%} of runs of three words repeated; {ended} of {len(prose)} in prose end a sentence"
+        )
+
+
+def repeated(text: str) -> float:
+    """Return the share of a text's runs of three words that stand in it before."""
+    words = text.casefold().split()
+    runs = [*zip(words, words[1:], words[2:], strict=False)]
+    return 1 - len({*runs}) / len(runs) if runs else 0.0
+
+
+def compare(rows: Sequence[Row], method_runs: Sequence[Row], baseline: Sequence[Row]) -> None:
+    """Print how refining compares with samples cut to as many tokens, as they are and edited by the same program."""
     shared = {(row["id"], row["seed"]) for row in method_runs} & {(row["id"], row["seed"]) for row in baseline}
     if not shared:
         return
     ours = {key: row for row in method_runs if (key := (row["id"], row["seed"])) in shared}
     theirs = {key: row for row in baseline if (key := (row["id"], row["seed"])) in shared}
-    tokens = fmean(row["tokens"] for row in ours.values())
-    # As many drafts for all as take at least the tokens of the method: the baseline is never the poorer.
-    for most in range(1, SAMPLES + 2):
-        cut = {key: row["drafts"][:most] for key, row in theirs.items()}
-        spent = fmean(sum(draft["tokens"] for draft in drafts) for drafts in cut.values())
-        if spent >= tokens:
-            break
-    right = {key: any(draft["accepted"] for draft in drafts) for key, drafts in cut.items()}
-    tasks = sorted({task for task, _ in shared})
-    differences = [fmean(ours[key]["accepted"] - right[key] for key in shared if key[0] == task) for task in tasks]
-    test = permutation_test((np.array(differences),), np.mean, permutation_type="samples", n_resamples=100_000, rng=1)
+    by_id, tokens = {row["id"]: row for row in rows}, fmean(row["tokens"] for row in ours.values())
     print(f"\nrefine: {share(row['accepted'] for row in ours.values())} at {tokens:.0f} tokens a task")
-    print(f"samples, {most} drafts at most: {share(right.values())} at {spent:.0f} tokens a task")
-    print(f"difference {np.mean(differences):+.3f}, {len(tasks)} tasks, sign flips: p = {test.pvalue:.2g}")
+    for name, right_of in (("samples", lambda _, draft: draft["accepted"]), ("samples, edited", edits_well)):
+        ended: dict[tuple[str, int], tuple[int, bool]] = {}
+        # As many drafts for all as take at least the tokens of the method: the baseline is never the poorer.
+        for most in range(1, SAMPLES + 2):
+            ended = {key: until_right(by_id[key[0]], row["drafts"][:most], right_of) for key, row in theirs.items()}
+            if fmean(used for used, _ in ended.values()) >= tokens:
+                break
+        against(name, most, ours, ended)
+
+
+def until_right(row: Row, drafts: Sequence[Row], right: Callable[[Row, Row], bool]) -> tuple[int, bool]:
+    """Return the tokens of drafts up to the first that is right, and whether one is."""
+    used = 0
+    for draft in drafts:
+        used += draft["tokens"]
+        if right(row, draft):
+            return used, True
+    return used, False
+
+
+def edits_well(row: Row, draft: Row) -> bool:
+    """Tell if the verifiers accept a draft, or an edit of it by program."""
+    checks = {spec: verifier_critic(verifier(spec)) for spec in row["checks"]}
+    return bool(draft["accepted"] or (draft.get("text") and accepted_edit(checks, row["task"], draft["text"])))
+
+
+def against(
+    name: str, most: int, ours: dict[tuple[str, int], Row], ended: dict[tuple[str, int], tuple[int, bool]]
+) -> None:
+    """Print one comparison, with the test over tasks."""
+    tasks = sorted({task for task, _ in ended})
+    differences = [fmean(ours[key]["accepted"] - ended[key][1] for key in ended if key[0] == task) for task in tasks]
+    test = permutation_test((np.array(differences),), np.mean, permutation_type="samples", n_resamples=100_000, rng=1)
+    spent = fmean(used for used, _ in ended.values())
+    print(f"{name}, {most} drafts at most: {share(right for _, right in ended.values())} at {spent:.0f} tokens a task;")
+    print(f"  refine {np.mean(differences):+.3f}, {len(tasks)} tasks, sign flips: p = {test.pvalue:.2g}")
 
 
 def share(values: Iterable[bool]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..runtime.dual import Do
     from ..writing.prompts import Keep, Prompts
 
-__all__ = ["ADD_PROMPT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "wishes"]
+__all__ = ["ADD_PROMPT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "accepted_edit", "wishes"]
 
 MEND, REWRITE = "mend", "rewrite"
 LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=1), Arm(SAMPLE, tries=3))
@@ -87,7 +87,6 @@ class Ladder(AdaptiveWriter):
             raise ValueError(f"there is no rung {unknown[0]!r}; known are {', '.join(writers)}")
         super().__init__({arm.name: writers[arm.name] for arm in arms}, arms)
         self.checks = checks
-        self._shapes = [getattr(check.verifier, "shape", "") for check in checks.values()]
         self.keep: Keep = keep
         self.model = model
         self.templates = [template for writer in writers.values() for template in writer.templates]
@@ -108,24 +107,31 @@ class Ladder(AdaptiveWriter):
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
 
     def _edited(self, task: str, text: str) -> str:
-        """Return the least edit of a text that every verifier accepts; empty where there is none, or no need of one."""
-        until = monotonic() + MOST_SECONDS
+        return accepted_edit(self.checks, task, text)
 
-        def judged(one: str) -> tuple[bool, float]:
-            return self._judged(task, one) if monotonic() < until else (False, -1.0)
 
-        if not text.strip() or self._judged(task, text)[0]:
-            return ""
-        return edited(text, judged, shapes=self._shapes)
+def accepted_edit(checks: Mapping[str, VerifierCritic], task: str, text: str) -> str:
+    """Return an edit of a text that every verifier accepts; empty where there is none, or no need of one.
 
-    def _judged(self, task: str, text: str) -> tuple[bool, float]:
-        """Return whether all verifiers accept a text, and the mean of their scores."""
+    Args:
+        checks: The verifiers. One that raises accepts nothing: `feedback` records its error.
+        task: The task of the text.
+        text: The text.
+    """
+    until = monotonic() + MOST_SECONDS
+
+    def judged(one: str) -> tuple[bool, float]:
+        if monotonic() > until:
+            return False, -1.0
         try:
-            critiques = [check(task, text, ()) for check in self.checks.values()]
+            critiques = [check(task, one, ()) for check in checks.values()]
         except Exception:
             return False, 0.0
-        told = [one for one in critiques if not isinstance(one, list)]
+        told = [critique for critique in critiques if not isinstance(critique, list)]
         return all(one.accepted is True for one in told), fmean([one.score or 0.0 for one in told] or [0.0])
+
+    shapes = [getattr(check.verifier, "shape", "") for check in checks.values()]
+    return "" if not text.strip() or judged(text)[0] else edited(text, judged, shapes=shapes)
 
 
 def _rejected_by_program(draft: Attempt) -> bool:
