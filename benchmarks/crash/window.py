@@ -49,8 +49,8 @@ def child(way: str, out: str, words: list[str]) -> None:
 
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
     import worker
+    from redraft.state.storage.group_writer import SqliteCommitter
     from redraft.state.storage.journal import JournalTable, KeptReply
-    from redraft.state.storage.sqlite import SqliteCommitter
 
     committed: dict[str, float] = {}
     replies: list[Any] = []

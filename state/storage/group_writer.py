@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import json
 import os
+import sqlite3
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -19,12 +21,27 @@ from .leases import LostLeaseError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["UNHELD", "Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
+__all__ = [
+    "UNHELD",
+    "Committer",
+    "GroupWriter",
+    "Insert",
+    "NoCommitter",
+    "Put",
+    "Rows",
+    "SqliteCommitter",
+    "Statement",
+    "UnavailableError",
+]
 
 AHEAD_S = 0.002
 """How long what was put ahead waits for what follows."""
 UNHELD = 0
 """In place of a fencing token: it is written while nobody runs the thread."""
+NORMAL = 1
+"""SQLite's number for `synchronous=NORMAL`."""
+MOST_ROWS = 64
+"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,107 @@ class NoCommitter(Committer):
 
     def close(self) -> None:
         """Do nothing: it holds nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Insert:
+    """One way to insert into a table. Rows of several puts go into one statement: `head (…), (…) tail`."""
+
+    table: str
+    head: str
+    columns: int
+    tail: str = ""
+
+    def sql(self, rows: int) -> str:
+        """Return the statement for so many rows."""
+        row = f"({', '.join('?' * self.columns)})"
+        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
+
+
+class SqliteCommitter(Committer):
+    """Commits through one connection.
+
+    Args:
+        conn: In autocommit mode, and usable from another thread.
+    """
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+        self._synchronous: int | None = None
+        self._set = 0
+
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
+        self._flush(any(not isinstance(step, Statement) or step.durable for put in puts for step in put.steps))
+        try:
+            self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
+        except sqlite3.Error as error:
+            raise UnavailableError(error) from error
+        try:
+            refused = self._refused(puts)
+            self._execute([put for put in puts if put not in refused] if refused else puts)
+            self._conn.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
+                self._conn.rollback()
+            raise
+        return refused
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def _refused(self, puts: Sequence[Put]) -> Collection[Put]:
+        """Return the puts whose threads others have taken. Nobody takes one before the transaction ends."""
+        refused: set[Put] = set()
+        if fences := {put.fence for put in puts if put.fence}:
+            lost = fences.difference(fence for (fence,) in self._conn.execute(LATEST, (json.dumps(list(fences)),)))
+            refused.update(put for put in puts if put.fence in lost)
+        if free := {put.thread_id for put in puts if put.fence == UNHELD}:
+            held = {name for (name,) in self._conn.execute(HELD, (json.dumps(list(free)),))}
+            refused.update(put for put in puts if put.fence == UNHELD and put.thread_id in held)
+        return refused
+
+    def _flush(self, durable: bool) -> None:
+        """Let the next transaction be on the disk when it is committed, or not necessarily."""
+        if self._synchronous is None:
+            self._synchronous = int(self._conn.execute("PRAGMA synchronous").fetchone()[0])
+            self._set = self._synchronous
+        wanted = self._synchronous if durable else min(self._synchronous, NORMAL)
+        if wanted != self._set:
+            self._conn.execute(f"PRAGMA synchronous = {wanted}")
+            self._set = wanted
+
+    def _execute(self, puts: Iterable[Put]) -> None:
+        """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""
+        waiting: dict[str, Rows] = {}
+        for put in puts:
+            for step in put.steps:
+                if isinstance(step, Statement):
+                    self._insert(waiting)
+                    put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
+                    continue
+                found = waiting.get(step.insert.table)
+                if found is not None and found.insert is not step.insert:  # what was put first comes first
+                    self._insert(waiting)
+                    found = None
+                if found is None:
+                    found = waiting[step.insert.table] = Rows(step.insert, [])
+                found.values.extend(step.values)
+        self._insert(waiting)
+
+    def _insert(self, waiting: dict[str, Rows]) -> None:
+        for found in waiting.values():
+            rows, start = found.values, 0
+            while left := len(rows) - start:
+                size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
+                self._conn.execute(
+                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
+                )
+                start += size
+        waiting.clear()
+
+
+LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
+HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
 
 
 Result: TypeAlias = tuple[Put, BaseException | None]

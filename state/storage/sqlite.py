@@ -7,7 +7,6 @@ import json
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -19,7 +18,7 @@ from ..._files import check_schema, limit_values, make_private
 from ..checked_channels import naming, placed
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
-from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
+from .group_writer import Committer, Insert, NoCommitter, Rows, SqliteCommitter, Statement
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
@@ -29,43 +28,21 @@ from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
     from .encryption import Vault
-    from .group_writer import Put
     from .seal import Seal
 
-__all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
+__all__ = ["IndexedSqliteSaver", "Synchronous", "open_sqlite"]
 
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
-NORMAL = 1
-"""SQLite's number for `synchronous=NORMAL`."""
 SHORT = 8
 """Characters of a version, the first of them a space."""
-
-MOST_ROWS = 64
-"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Insert:
-    """One way to insert into a table. Rows of several puts go into one statement: `head (…), (…) tail`."""
-
-    table: str
-    head: str
-    columns: int
-    tail: str = ""
-
-    def sql(self, rows: int) -> str:
-        """Return the statement for so many rows."""
-        row = f"({', '.join('?' * self.columns)})"
-        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
-
 
 _WRITES = "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value) VALUES"
 INSERTS = {
@@ -113,8 +90,6 @@ LEASES = LeaseDialect(
     among="fence IN (SELECT value FROM json_each(%(fences)s))",
     as_array=json.dumps,
 )
-LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
-HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -286,88 +261,6 @@ class IndexedSqliteSaver(DatabaseSaver):
             return self.writer.write(Statement(named(statement), values))
         with self.readers.borrowed() as conn:
             return conn.execute(named(statement), values).fetchall()
-
-
-class SqliteCommitter(Committer):
-    """Commits through one connection.
-
-    Args:
-        conn: In autocommit mode, and usable from another thread.
-    """
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-        self._synchronous: int | None = None
-        self._set = 0
-
-    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
-        self._flush(any(not isinstance(step, Statement) or step.durable for put in puts for step in put.steps))
-        try:
-            self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
-        except sqlite3.Error as error:
-            raise UnavailableError(error) from error
-        try:
-            refused = self._refused(puts)
-            self._execute([put for put in puts if put not in refused] if refused else puts)
-            self._conn.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
-                self._conn.rollback()
-            raise
-        return refused
-
-    def close(self) -> None:
-        self._conn.close()
-
-    def _refused(self, puts: Sequence[Put]) -> Collection[Put]:
-        """Return the puts whose threads others have taken. Nobody takes one before the transaction ends."""
-        refused: set[Put] = set()
-        if fences := {put.fence for put in puts if put.fence}:
-            lost = fences.difference(fence for (fence,) in self._conn.execute(LATEST, (_to_json(list(fences)),)))
-            refused.update(put for put in puts if put.fence in lost)
-        if free := {put.thread_id for put in puts if put.fence == UNHELD}:
-            held = {name for (name,) in self._conn.execute(HELD, (_to_json(list(free)),))}
-            refused.update(put for put in puts if put.fence == UNHELD and put.thread_id in held)
-        return refused
-
-    def _flush(self, durable: bool) -> None:
-        """Let the next transaction be on the disk when it is committed, or not necessarily."""
-        if self._synchronous is None:
-            self._synchronous = int(self._conn.execute("PRAGMA synchronous").fetchone()[0])
-            self._set = self._synchronous
-        wanted = self._synchronous if durable else min(self._synchronous, NORMAL)
-        if wanted != self._set:
-            self._conn.execute(f"PRAGMA synchronous = {wanted}")
-            self._set = wanted
-
-    def _execute(self, puts: Iterable[Put]) -> None:
-        """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""
-        waiting: dict[str, Rows] = {}
-        for put in puts:
-            for step in put.steps:
-                if isinstance(step, Statement):
-                    self._insert(waiting)
-                    put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
-                    continue
-                found = waiting.get(step.insert.table)
-                if found is not None and found.insert is not step.insert:  # what was put first comes first
-                    self._insert(waiting)
-                    found = None
-                if found is None:
-                    found = waiting[step.insert.table] = Rows(step.insert, [])
-                found.values.extend(step.values)
-        self._insert(waiting)
-
-    def _insert(self, waiting: dict[str, Rows]) -> None:
-        for found in waiting.values():
-            rows, start = found.values, 0
-            while left := len(rows) - start:
-                size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
-                self._conn.execute(
-                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
-                )
-                start += size
-        waiting.clear()
 
 
 class Readers:
