@@ -1,12 +1,16 @@
-"""Type checks of stored values: what a database holds is refused where it is not of the state's types. Internal."""
+"""Channels of the state, which refuse what a database holds where it is not of the state's types. Internal."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
+from uuid import uuid4
 
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langgraph.channels.delta import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
 
 from .checked_values import check_values
@@ -15,22 +19,28 @@ from .first_nodes import UNREAD
 from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
     from pydantic import TypeAdapter
 
 __all__ = [
+    "DATA_ERRORS",
+    "NEVER",
     "BadCheckpointError",
     "CheckedDelta",
     "OwnDelta",
     "StoredOnce",
+    "ThreadMessages",
+    "Waiting",
     "Writes",
+    "bad_checkpoint",
     "bare",
     "check_found",
     "check_items",
     "check_update",
+    "given_messages",
     "last",
     "naming",
     "placed",
@@ -42,6 +52,8 @@ class BadCheckpointError(ValueError):
     """Stored data that are no checkpoint, or one that is not to be trusted. None of it is used."""
 
 
+NEVER = 10**9
+"""As often a channel is stored whole: only what each step added is."""
 SLOTS = ("key", "typ", "reducer", "snapshot_frequency", "value", "kind")
 """What a channel of ours holds."""
 DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
@@ -64,8 +76,13 @@ def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
     except BadCheckpointError:
         raise
     except DATA_ERRORS as error:
-        form = "" if isinstance(error, ValueError) else "it has not the form of a checkpoint: "
-        raise refusal(place(), f"{form}{error or type(error).__name__}") from error
+        raise bad_checkpoint(place(), error) from error
+
+
+def bad_checkpoint(place: Mapping[str, Any], error: Exception) -> BadCheckpointError:
+    """Return the error that refuses what stands at a place, for one that its data caused."""
+    form = "" if isinstance(error, ValueError) else "it has not the form of a checkpoint: "
+    return refusal(place, f"{form}{error or type(error).__name__}")
 
 
 def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
@@ -266,3 +283,76 @@ class StoredOnce(OwnDelta):
         """Take the last of these; one that is there already changes nothing, so that it is stored no second time."""
         before = self.value
         return super().update(values) and (before is MISSING or self.value != before)
+
+
+class Turns(list[Any]):
+    """The messages of a thread, as its channel holds them."""
+
+
+class Waiting(list[Any]):
+    """Messages of a task that waits, as a release wrote them that kept no conversation."""
+
+
+def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
+    """Return the messages of a thread with those of some writes: new ones behind, known ones (by id) replaced.
+
+    A conversation that is given again from its beginning, and a system message that was said before, are no new ones.
+    What is no message is left out: an error here would keep the thread from ever being read.
+    """
+    messages: Any = [] if isinstance(turns, Waiting) else turns
+    for write in writes:
+        try:
+            written = convert_to_messages(write if isinstance(write, list) else [write])
+        except (ValueError, TypeError, NotImplementedError):
+            continue
+        if len(written) >= len(messages) and all(map(_same, messages, written)):
+            written = written[len(messages) :]
+        ids, systems = (
+            {message.id for message in messages},
+            {str(message.text) for message in messages if message.type == "system"},
+        )
+        new: list[Any] = [
+            message if message.id else message.model_copy(update={"id": f"{len(messages) + place}"})
+            for place, message in enumerate(written)
+            if not (message.type == "system" and str(message.text) in systems)
+            and (message.type != "remove" or message.id in {*ids, REMOVE_ALL_MESSAGES})
+        ]
+        messages = add_messages(messages, new)
+    return Turns(messages)
+
+
+def _same(one: BaseMessage, other: BaseMessage) -> bool:
+    return one.type == other.type and str(one.text) == str(other.text)
+
+
+class ThreadMessages(OwnDelta):
+    """The messages of a thread, of which each turn stores its own."""
+
+    def __init__(self, reducer: Any = add_turns, typ: Any = list, *, snapshot_frequency: int = NEVER) -> None:
+        # What the annotation says is of the values that callers may give.
+        super().__init__(reducer, list, snapshot_frequency=snapshot_frequency)
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value."""
+        plain = checkpoint is not MISSING and not isinstance(checkpoint, DeltaSnapshot | Turns)
+        new = super().from_checkpoint(MISSING if plain else checkpoint)
+        if plain and checkpoint:
+            with suppress(ValueError):
+                new.value = Waiting(given_messages(checkpoint))
+        return new
+
+
+def given_messages(given: Any) -> list[BaseMessage]:
+    """Return messages in any of the forms that LangChain takes them, each with an id.
+
+    Raises:
+        ValueError: They can't be read, or none is a user's.
+    """
+    pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
+    try:
+        messages = convert_to_messages([given] if pair or isinstance(given, str | Mapping | BaseMessage) else given)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
+    if not any(isinstance(message, HumanMessage) for message in messages):
+        raise ValueError("messages hold no user message, so there is no task in them")
+    return [message if message.id else message.model_copy(update={"id": str(uuid4())}) for message in messages]

@@ -259,7 +259,9 @@ class Step(Runnable[Any, Update]):
         execution = Execution(config)
         before = EXECUTION.set(execution)
         logic = self.logic(input, config)
-        RUNNING.begin()
+        RUNNING.now += 1
+        if RUNNING.now >= RUNNING.many:
+            RUNNING.hint()
         try:
             update = await adrive(logic)
         except Exception as error:
@@ -269,7 +271,7 @@ class Step(Runnable[Any, Update]):
         finally:
             logic.close()  # in its own context, also where it was cancelled
             EXECUTION.reset(before)
-            RUNNING.end()
+            RUNNING.now -= 1
         if not execution.called:
             return update
         if execution.journal and execution.journal.failed_in(update):

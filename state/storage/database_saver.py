@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
+from ..checked_channels import DATA_ERRORS, BadCheckpointError, bad_checkpoint, placed
 from ..dual import adrive, drive, in_db_executor
 from ..langgraph_internals import RUNTIME
 from .checkpoint_order import ClockError, read_checkpoint
@@ -61,7 +62,7 @@ SELECT_NEWEST = (
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`_read_tuple`, `_read_list`, `_read_history`, safe from several threads), which
+    A database says how it reads (`_stored_tuple`, `_read_list`, `_stored_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
 
@@ -141,7 +142,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Make the table of leases where it is not there."""
 
     @abstractmethod
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read a checkpoint, as LangGraph's `get_tuple`."""
 
     @abstractmethod
@@ -184,6 +185,14 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             await self.writer.awrite(thread_id=thread_id)
         return None if self._is_new(thread_id) else self._noted(config, await self._aread_tuple(config))
 
+    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        try:
+            return self._stored_tuple(config)
+        except BadCheckpointError:
+            raise
+        except DATA_ERRORS as error:
+            raise bad_checkpoint(self._place(config), error) from error
+
     _aread_tuple = in_db_executor(_read_tuple)
 
     def _is_new(self, thread_id: str) -> bool:
@@ -201,8 +210,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         return found
 
     @abstractmethod
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Read a channel's deltas, as LangGraph's `get_delta_channel_history`."""
+
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        try:
+            return placed(self._stored_history(config, channels), partial(self._place, config))
+        except BadCheckpointError:
+            raise
+        except DATA_ERRORS as error:
+            raise bad_checkpoint(self._place(config), error) from error
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
-from ..checked_channels import naming, placed
+from ..checked_channels import naming
 from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
 from .database_saver import DatabaseSaver
@@ -196,17 +196,14 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         super().close()
         self.pool.close()
 
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with naming(partial(self._place, config)):
-            return PostgresSaver.get_tuple(self, config)
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return PostgresSaver.get_tuple(self, config)
 
     def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         return PostgresSaver.list(self, config, **options)
 
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        place = partial(self._place, config)
-        with naming(place):
-            return placed(PostgresSaver.get_delta_channel_history(self, config=config, channels=channels), place)
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        return PostgresSaver.get_delta_channel_history(self, config=config, channels=channels)
 
     @staticmethod
     def _try_advance_walks(*walk: Any, **more: Any) -> None:

@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from ..._files import check_schema, limit_values, make_private
-from ..checked_channels import naming, placed
+from ..._files import limit_values, make_private
+from ..checked_channels import naming
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
 from .group_writer import Committer, Insert, NoCommitter, Rows, SqliteCommitter, Statement
@@ -23,7 +23,7 @@ from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, wi
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on, tables_of
+from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, connect_to_read, named, query_on, tables_of
 from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
 
@@ -138,10 +138,10 @@ def open_sqlite(
             conn.close()
             return saver
         conn = _connect(path.absolute())
-        check_schema(conn, OWN_TABLES, path)
+        tables = tables_of(conn, path)
         _set_up(conn, synchronous)
         check_key(partial(query_on, conn), serde.vault, str(path))
-        return IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
+        saver = IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -154,6 +154,9 @@ def open_sqlite(
         if isinstance(error, sqlite3.DatabaseError):
             raise ValueError(f"{str(path)!r} is not a SQLite database: {error}") from None  # noqa: TRY004
         raise
+    # Of an older file it is made before something is written, so that who only reads does not change it.
+    saver.leases.leases.is_set_up = "redraft_leases" in tables
+    return saver
 
 
 class IndexedSqliteSaver(DatabaseSaver):
@@ -192,10 +195,10 @@ class IndexedSqliteSaver(DatabaseSaver):
         number = int(whole or 0) + 1
         return f"{number:032}" if len(whole) > SHORT or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
 
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with naming(partial(self._place, config)), self.readers.borrowed() as conn:
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self.readers.borrowed() as conn:
             found = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
-            return None if found is None else checked(found, self.vault, self.seal)
+        return None if found is None else checked(found, self.vault, self.seal)
 
     def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         # Raises for a key that is no name, before anything of the file is read.
@@ -208,11 +211,9 @@ class IndexedSqliteSaver(DatabaseSaver):
                 for one in found:
                     yield checked(one, self.vault, self.seal, pending=False)
 
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        place = partial(self._place, config)
-        with naming(place), self.readers.borrowed() as conn:
-            reader = StockReader(conn, self.serde)
-            return placed(reader.get_delta_channel_history(config=config, channels=channels), place)
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        with self.readers.borrowed() as conn:
+            return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
         self.leases.leases.set_up()

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateUpdate
 
-from ..conversation import ThreadMessages, given_messages
+from ..checked_channels import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
 from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ..conversation import Waiting, answer_id, conversation_of
+from ..checked_channels import Waiting
+from ..conversation import answer_id, conversation_of
 from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..first_nodes import PREPARE
 from ..langgraph_internals import INPUT_CHANNEL
