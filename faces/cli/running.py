@@ -11,8 +11,7 @@ import typer
 
 from ...state.threads.answers import newest_question
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
-from ..views.console import one_line
-from ..views.live import LiveRun
+from ..views.console import LiveRun, one_line
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 

@@ -15,8 +15,7 @@ from rich.text import Text
 from ...models.spec_names import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe, terminal_width
-from ..views.live import show_event
+from ..views.console import one_line, plain_table, safe, show_event, terminal_width
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
 from .running import RESULT_KEYS, show_outcome
 

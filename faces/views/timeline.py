@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .console import printed, safe, shortened, terminal_width
-from .wording import REJECTED_WORDS, amount, mark, money, said_nothing, score_of, seconds, stop_words, who_of
+from .wording import REJECTED_WORDS, amount, left_out, mark, money, said_nothing, score_of, seconds, stop_words, who_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ROUND_BEGINS",
     "event_row",
-    "left_out",
     "timeline_facts",
     "timeline_text",
     "totals",
@@ -102,13 +101,6 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
     if kind == "skipped":
         return ("left out" if event.get("node") == "branch" else "changed nothing"), "open"
     return "", ""
-
-
-def left_out(event: Mapping[str, Any]) -> str:
-    """Name the path of a search that never began, and the reason."""
-    reason = str(event.get("text"))
-    why = "another path was accepted" if reason == "accepted" else stop_words(reason)
-    return f"path {event.get('branch')} left out: {why}"
 
 
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
