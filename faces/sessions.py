@@ -41,11 +41,9 @@ OPENAI_DEFAULT = "openai:gpt-5-mini"
 
 def encryption_key(db: str = DEFAULT_DB) -> str | None:
     """Return the encryption key of a database, REDRAFT_ENCRYPTION_KEY; `None` where it is empty, and for memory."""
-    from ..state.storage.checkpointers import kind_and_place
+    from ..state.storage.checkpointers import IN_MEMORY
 
-    if kind_and_place(db)[0] == "memory":
-        return None
-    return os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
+    return None if db in IN_MEMORY else os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
 
 
 def seal_key() -> str | None:
