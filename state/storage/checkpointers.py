@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from .memory import IndexedMemorySaver
     from .postgres import IndexedPostgresSaver
     from .sqlite import IndexedSqliteSaver
 
-    IndexedSaver: TypeAlias = IndexedMemorySaver | IndexedPostgresSaver | IndexedSqliteSaver
+    IndexedSaver: TypeAlias = IndexedPostgresSaver | IndexedSqliteSaver
 
 __all__ = ["IN_MEMORY", "Checkpointer", "DatabaseKind", "kind_and_place", "open_checkpointer", "without_secrets"]
 

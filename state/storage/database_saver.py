@@ -8,7 +8,6 @@ from asyncio import get_running_loop
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
@@ -23,11 +22,10 @@ from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
 from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
-from .journal import RECORDS, Journal, JournalInMemory, JournalTable
+from .journal import RECORDS, Journal, JournalTable
 from .lease_keeper import LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
 from .listed import histories, listed
-from .memory import RunsInMemory
 from .thread_rows import off_rows
 from .trust import name_key
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
 
-    from .group_writer import Committer
     from .index import Query
     from .lease_keeper import Lease
     from .thread_rows import ThreadRows
@@ -71,8 +68,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     Args:
         saver: Arguments of the saver that it is mixed into.
         serde: Reads and writes values.
-        committers: One for each writer thread.
-        width: How many calls the database serves at once.
+        writer: Writes to the database; the saver closes it.
+        width: How many calls the database serves at once; 0 where nothing can make them wait.
     """
 
     serde: PlainSerializer
@@ -89,13 +86,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     lease_table_missing: type[Exception]
     """Raised by a statement on a table that is not there."""
 
-    def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
+    def __init__(self, *saver: Any, serde: Any, writer: GroupWriter, width: int) -> None:
         super().__init__(*saver, serde=serde)
         self.vault = serde.vault
         """Encrypts what is kept; `None` where there is no key."""
         self.seal = serde.seal
-        self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
-        self.writer = GroupWriter(*committers)
+        self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database") if width else None
+        self.writer = writer
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.leases = LeaseKeeper(LeaseTable(self))
         self.foreign = ForeignRuns(self.leases)
@@ -103,12 +100,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     def read_only(self, tables: Collection[str]) -> None:
         """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it."""
+        from .memory import IndexedMemorySaver
+
+        beside = IndexedMemorySaver()
         self.lengths = {table: length for table, length in self.lengths.items() if table in tables}
         if "redraft_journal" not in tables:
-            self.journal = JournalInMemory()
+            self.journal = beside.journal
         if "runs" in tables:
             return
-        self.runs = RunsInMemory(RLock())
+        self.runs = beside.runs
         for (thread_id,) in self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {}):
             stored = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
             if stored is None:
@@ -119,12 +119,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 values = {**values, "task": led.get("seed")}
             whole: Any = {**stored.checkpoint, "channel_values": values}
             if (row := row_from_checkpoint(stored.config, whole, stored.metadata)) is not None:
-                self.runs.upsert(row)
+                beside.writer.write(Rows(beside.inserts["runs"], [stored_values(row, None)]))
 
     def close(self) -> None:
         """Wait for what is under way, and commit what was put."""
         # First the calls under way, which may still put something.
-        self.db_executor.shutdown()
+        if self.db_executor is not None:
+            self.db_executor.shutdown()
         self.leases.close()
         self.writer.close()
 

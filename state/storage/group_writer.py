@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .leases import LostLeaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 
 __all__ = [
     "UNHELD",
@@ -32,6 +32,8 @@ __all__ = [
     "SqliteCommitter",
     "Statement",
     "UnavailableError",
+    "committed",
+    "settle",
 ]
 
 AHEAD_S = 0.002
@@ -247,7 +249,7 @@ class GroupWriter:
     def __init__(self, *committers: Committer) -> None:
         self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
         self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
-        self.ahead: weakref.WeakValueDictionary[str, Put] = weakref.WeakValueDictionary()
+        self.ahead: MutableMapping[str, Put] = weakref.WeakValueDictionary()
         """By thread, what was put ahead and may not be written yet; `write` waits for it."""
         self._lock = threading.Lock()
         # A forked child has this object without its threads: what it put would wait for ever.
@@ -334,7 +336,7 @@ class GroupWriter:
                 self._hand(puts)
         except RuntimeError as error:
             # Called by the loop, so nobody would see the error; those who wait do.
-            _settle([(put, error) for put in puts])
+            settle([(put, error) for put in puts])
 
     def _hand(self, puts: list[Put]) -> None:
         if os.getpid() != self._pid:
@@ -386,7 +388,7 @@ def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committ
                 break
         ended = found is None
         for group in _groups(_joined(puts, failed), committer.largest_group):
-            results = _committed(committer, group)
+            results = committed(committer, group)
             failed |= {(put.thread_id, put.fence): error for put, error in results if put.ahead and error is not None}
             _wake(results)
             del group, results  # what was written need not stay in memory while this waits
@@ -434,7 +436,8 @@ def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
         yield group
 
 
-def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
+def committed(committer: Committer, puts: list[Put]) -> list[Result]:
+    """Commit these, each alone where they can't be committed together, and return each with its error."""
     try:
         refused = committer.commit(puts)
     except UnavailableError as error:
@@ -443,7 +446,7 @@ def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
     except BaseException as error:  # raised to whom it belongs
         if len(puts) == 1:
             return [(puts[0], error)]
-        return [result for put in puts for result in _committed(committer, [put])]
+        return [result for put in puts for result in committed(committer, [put])]
     return [(put, LostLeaseError(put.thread_id) if put in refused else None) for put in puts]
 
 
@@ -455,13 +458,14 @@ def _wake(results: Iterable[Result]) -> None:
             by_loop.setdefault(put.loop, []).append((put, error))
     for loop, settled in by_loop.items():
         if loop is None:
-            _settle(settled)
+            settle(settled)
             continue
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
-            loop.call_soon_threadsafe(_settle, settled)
+            loop.call_soon_threadsafe(settle, settled)
 
 
-def _settle(results: Iterable[Result]) -> None:
+def settle(results: Iterable[Result]) -> None:
+    """Give those who wait their rows or their error."""
     for put, error in results:
         if put.waiter.done():  # cancelled
             continue

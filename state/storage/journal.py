@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import json
 import math
-import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -35,7 +34,6 @@ __all__ = [
     "SHORTEN_ON_CONFLICT",
     "BadJournalError",
     "Journal",
-    "JournalInMemory",
     "JournalTable",
     "KeptReply",
     "UnkeptReplyError",
@@ -92,34 +90,6 @@ class Journal(ABC):
     aget = in_db_executor(get)
     aadd = in_db_executor(add)
     aforget = in_db_executor(forget)
-
-
-class JournalInMemory(Journal):
-    """The journal of a saver in memory."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[str, dict[str, KeptReply]] = {}
-
-    def get(self, thread_id: str, call: str) -> KeptReply | None:
-        with self._lock:
-            return self._kept.get(thread_id, {}).get(call)
-
-    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        with self._lock:
-            self._kept.setdefault(thread_id, {}).setdefault(call, kept)
-
-    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        with self._lock:
-            of_thread = self._kept.get(thread_id, {})
-            for call in list(of_thread) if calls is None else calls:
-                of_thread.pop(call, None)
-            if not of_thread:
-                self._kept.pop(thread_id, None)
-
-    def calls(self, thread_id: str) -> list[str]:
-        with self._lock:
-            return sorted(self._kept.get(thread_id, {}))
 
 
 class JournalTable(Journal):

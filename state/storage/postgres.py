@@ -23,7 +23,7 @@ from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, check_key
-from .group_writer import NoCommitter, Rows, Statement
+from .group_writer import GroupWriter, NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
@@ -187,7 +187,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     def __init__(
         self, pool: ConnectionPool[Connection], serde: PlainSerializer, committers: Sequence[Committer]
     ) -> None:
-        super().__init__(pool, serde=serde, committers=committers, width=CONNECTIONS)
+        super().__init__(pool, serde=serde, writer=GroupWriter(*committers), width=CONNECTIONS)
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
 

@@ -18,7 +18,7 @@ from ..._files import limit_values, make_private
 from ..checked_channels import naming
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
-from .group_writer import Committer, Insert, NoCommitter, Rows, SqliteCommitter, Statement
+from .group_writer import Committer, GroupWriter, Insert, NoCommitter, Rows, SqliteCommitter, Statement
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .encryption import Vault
     from .seal import Seal
 
-__all__ = ["IndexedSqliteSaver", "Synchronous", "open_sqlite"]
+__all__ = ["IndexedSqliteSaver", "Readers", "Synchronous", "open_sqlite", "set_up"]
 
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
@@ -133,15 +133,15 @@ def open_sqlite(
             if "checkpoints" not in tables:
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
             check_key(partial(query_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
-            saver = IndexedSqliteSaver(NoCommitter(), connect, serde)
+            saver = _saver(NoCommitter(), connect, serde)
             saver.read_only(tables)
             conn.close()
             return saver
         conn = _connect(path.absolute())
         tables = tables_of(conn, path)
-        _set_up(conn, synchronous)
+        set_up(conn, synchronous)
         check_key(partial(query_on, conn), serde.vault, str(path))
-        saver = IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
+        saver = _saver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -159,6 +159,12 @@ def open_sqlite(
     return saver
 
 
+def _saver(
+    committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer
+) -> IndexedSqliteSaver:
+    return IndexedSqliteSaver(Readers(connect, READERS), serde=serde, writer=GroupWriter(committer), width=READERS)
+
+
 class IndexedSqliteSaver(DatabaseSaver):
     """A saver for `invoke` and `ainvoke`, many threads and processes, with its threads in `runs`.
 
@@ -173,9 +179,9 @@ class IndexedSqliteSaver(DatabaseSaver):
     lease_dialect = LEASES
     lease_table_missing = sqlite3.OperationalError
 
-    def __init__(self, committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer) -> None:
-        super().__init__(serde=serde, committers=[committer], width=READERS)
-        self.readers = Readers(connect, READERS)
+    def __init__(self, readers: Readers, **how: Any) -> None:
+        super().__init__(**how)
+        self.readers = readers
 
     def close(self) -> None:
         """Wait for what is under way, then give the file back."""
@@ -358,14 +364,14 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return conn
 
 
-def _set_up(conn: sqlite3.Connection, synchronous: Synchronous) -> None:
+def set_up(conn: sqlite3.Connection, synchronous: Synchronous, *, leases: bool = False) -> None:
     """Make the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             conn.execute(f"PRAGMA synchronous = {synchronous}")
             SqliteSaver(conn).setup()
-            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
+            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION, *([LEASES.set_up] if leases else [])):
                 conn.execute(statement.format(bytewise=""))
             break
         except sqlite3.OperationalError as error:
