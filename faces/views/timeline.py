@@ -133,13 +133,18 @@ def timeline_text(facts: Mapping[str, Any]) -> str:
             pad = " " * (width - cell_len(cell))
             cells.append(pad + cell if place in NUMBERS else cell + pad)
         lines.append("  ".join(cells).rstrip())
+    return "\n".join([*lines, "", _footer(facts)])
+
+
+def _footer(facts: Mapping[str, Any]) -> str:
+    """Return the line below a timeline: how the thread ended, what it cost, and what is next."""
     facts_line = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
     if facts["ours"]:
         tokens = amount(facts["total_tokens"], "token")
         facts_line += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
     facts_line.append(seconds(facts["total_seconds"]))
     waiting = [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
-    return "\n".join([*lines, "", " · ".join([*facts_line, *waiting])])
+    return " · ".join([*facts_line, *waiting])
 
 
 HEAD = ["step", "node", "who", "what", "tokens", "time", "verdict", "said"]

@@ -52,6 +52,12 @@ class Edits(NamedTuple):
         """True if a text is changed, and not the limits alone."""
         return self.feedback is not None or self.draft is not None
 
+    def refuse_blank(self) -> None:
+        """Raise ValueError for a text of nothing but blanks."""
+        for name, text in (("feedback", self.feedback), ("draft", self.draft)):
+            if text is not None and not text.strip():
+                raise ValueError(f"{name} is blank; leave it out to keep what there is")
+
 
 class GraphKind:
     """The kind of any graph; those of ours are subclasses of it."""
