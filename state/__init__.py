@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .summary import Attempt, best_draft, draft_rank
     from .threads.diffs import Diff
     from .threads.history import HistoryStep, ThreadTree
+    from .threads.kind import ChangedGraphError
     from .threads.lease import BusyThreadError
-    from .threads.record_checks import ChangedGraphError
     from .threads.replay import Replay
     from .threads.thread import Thread, UnknownThreadError
     from .usage import Usage
@@ -41,7 +41,7 @@ else:
             "redraft.state.storage.index": ["RunRow"],
             "redraft.state.summary": ["Attempt", "best_draft", "draft_rank"],
             "redraft.state.threads.diffs": ["Diff"],
-            "redraft.state.threads.record_checks": ["ChangedGraphError"],
+            "redraft.state.threads.kind": ["ChangedGraphError"],
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
             "redraft.state.threads.lease": ["BusyThreadError"],
             "redraft.state.threads.replay": ["Replay"],

@@ -78,8 +78,8 @@ def run_graph(
     """
     from langgraph.errors import GraphDrained
 
+    from ...state.threads.kind import compared
     from ...state.threads.lease import LeaseHolder
-    from ...state.threads.record_checks import compared
 
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     if callable(given):  # it is what `Thread` says to go on with

@@ -111,7 +111,7 @@ def _opened(
 
         seal = Seal(seal_key)
     if kind == "memory":
-        from .memory import IndexedMemorySaver
+        from .sqlite import IndexedMemorySaver
 
         return IndexedMemorySaver(allow=allow, seal=seal)
     if key is not None:

@@ -16,7 +16,6 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from ..checked_channels import DATA_ERRORS, BadCheckpointError, bad_checkpoint, placed
 from ..dual import adrive, drive, in_db_executor
 from ..langgraph_internals import RUNTIME
-from .checkpoint_order import ClockError, read_checkpoint
 from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
@@ -25,7 +24,7 @@ from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, store
 from .journal import RECORDS, Journal, JournalTable
 from .lease_keeper import LeaseKeeper
 from .leases import LeaseDialect, LeaseTable, LostLeaseError
-from .listed import histories, listed
+from .listed import ClockError, histories, listed, read_checkpoint
 from .thread_rows import off_rows
 from .trust import name_key
 
@@ -98,11 +97,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.foreign = ForeignRuns(self.leases)
         self.journal: Journal = JournalTable(self)
 
-    def read_only(self, tables: Collection[str]) -> None:
-        """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it."""
-        from .memory import IndexedMemorySaver
+    def read_only(self, tables: Collection[str], beside: DatabaseSaver) -> None:
+        """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it.
 
-        beside = IndexedMemorySaver()
+        Args:
+            tables: Those that it has.
+            beside: An empty one in memory, whose tables are used in place of those that it has not.
+        """
         self.lengths = {table: length for table, length in self.lengths.items() if table in tables}
         if "redraft_journal" not in tables:
             self.journal = beside.journal

@@ -29,6 +29,7 @@ from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .postgres_committer import INSERTS, Connection, PostgresCommitter
 from .postgres_reading import LENGTHS, SELECT_TABLES, connection_to, query_on
+from .sqlite import IndexedMemorySaver
 from .thread_rows import postgres_rows
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
@@ -117,7 +118,7 @@ def open_postgres(
     if not read_only:
         return IndexedPostgresSaver(pool, serde, [PostgresCommitter(pool) for _ in range(WRITERS)])
     saver = IndexedPostgresSaver(pool, serde, [NoCommitter()])
-    saver.read_only(tables)
+    saver.read_only(tables, IndexedMemorySaver())
     return saver
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints, runs index and journal in one SQLite file. Internal."""
+"""Checkpoints, runs index and journal in one SQLite file, or in this process's memory. Internal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 import sqlite3
 import threading
 import time
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
@@ -18,7 +21,18 @@ from ..._files import limit_values, make_private
 from ..checked_channels import naming
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
-from .group_writer import Committer, GroupWriter, Insert, NoCommitter, Rows, SqliteCommitter, Statement
+from .group_writer import (
+    Committer,
+    GroupWriter,
+    Insert,
+    NoCommitter,
+    Put,
+    Rows,
+    SqliteCommitter,
+    Statement,
+    committed,
+    settle,
+)
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
@@ -28,6 +42,7 @@ from .thread_rows import sqlite_rows
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -37,7 +52,7 @@ if TYPE_CHECKING:
     from .encryption import Vault
     from .seal import Seal
 
-__all__ = ["IndexedSqliteSaver", "Readers", "Synchronous", "open_sqlite", "set_up"]
+__all__ = ["IndexedMemorySaver", "IndexedSqliteSaver", "Synchronous", "open_sqlite"]
 
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
@@ -134,12 +149,12 @@ def open_sqlite(
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
             check_key(partial(query_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
             saver = _saver(NoCommitter(), connect, serde)
-            saver.read_only(tables)
+            saver.read_only(tables, IndexedMemorySaver())
             conn.close()
             return saver
         conn = _connect(path.absolute())
         tables = tables_of(conn, path)
-        set_up(conn, synchronous)
+        _set_up(conn, synchronous)
         check_key(partial(query_on, conn), serde.vault, str(path))
         saver = _saver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
@@ -364,7 +379,7 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return conn
 
 
-def set_up(conn: sqlite3.Connection, synchronous: Synchronous, *, leases: bool = False) -> None:
+def _set_up(conn: sqlite3.Connection, synchronous: Synchronous, *, leases: bool = False) -> None:
     """Make the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -378,3 +393,75 @@ def set_up(conn: sqlite3.Connection, synchronous: Synchronous, *, leases: bool =
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+class IndexedMemorySaver(IndexedSqliteSaver):
+    """A SQLite database of this process, safe from many threads. It dies with the saver.
+
+    Nothing of it waits for a disk or for another process, so that sync and async calls are made where they stand: each
+    holds the lock for microseconds.
+
+    Args:
+        allow: Types of one's own that may be kept, as databases have it; `None`: whatever LangGraph's serializer takes.
+        seal: Seals checkpoints; default: none is sealed.
+    """
+
+    def __init__(self, *, allow: Iterable[type] | None = (), seal: Seal | None = None) -> None:
+        serde = AnySerializer() if allow is None else PlainSerializer(seal=seal, allow=allow)
+        conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        _set_up(conn, "normal", leases=True)
+        lock = threading.RLock()
+        super().__init__(OwnReader(conn, lock), serde=serde, writer=InPlaceWriter(SqliteCommitter(conn), lock), width=0)
+        self.leases.leases.is_set_up = True
+
+
+class AnySerializer(JsonPlusSerializer):
+    """LangGraph's serializer, for what never leaves the process."""
+
+    vault = None
+    seal = None
+
+
+class OwnReader(Readers):
+    """The one connection of a database in memory, which only one of its threads reads or writes at a time."""
+
+    def __init__(self, conn: sqlite3.Connection, lock: threading.RLock) -> None:
+        self._conn = conn
+        self._alone = lock
+
+    @contextmanager
+    def borrowed(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection."""
+        with self._alone:
+            yield self._conn
+
+    def close(self) -> None:
+        """Do nothing: its writer closes the connection."""
+
+
+class InPlaceWriter(GroupWriter):
+    """A writer that commits at once, in the thread that puts something."""
+
+    def __init__(self, committer: SqliteCommitter, lock: threading.RLock) -> None:
+        self.ahead = {}
+        self._committer = committer
+        self._alone = lock
+
+    def close(self) -> None:
+        with self._alone:
+            self._committer.close()
+
+    def put(
+        self,
+        *steps: Rows | Statement,
+        thread_id: str = "",
+        key: object = None,
+        fence: int | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        ahead: bool = False,
+        urgent: bool = False,
+    ) -> Any:
+        waiter: Any = Future() if loop is None else loop.create_future()
+        with self._alone:
+            settle(committed(self._committer, [Put(steps, thread_id, key, waiter, loop, fence, ahead)]))
+        return waiter

@@ -9,14 +9,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..._files import check_schema, limit_values
-from .plain_index import plain_index
-from .thread_rows import sqlite_rows
+from .thread_rows import plain_index, sqlite_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from .plain_index import PlainIndex
+    from .thread_rows import PlainIndex
 
 __all__ = [
     "BUSY_TIMEOUT_S",

@@ -1,8 +1,12 @@
-"""The rows of one thread, read in few statements and decoded without LangGraph, each when it is needed. Internal."""
+"""A database's tables and the rows of one thread, read without LangGraph, whose import takes longer. Internal.
+
+A thread's rows are read in few statements, and each is decoded when it is needed.
+"""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ormsgpack
 
 from ..langgraph_internals import INPUT_CHANNEL
+from .encryption import PROOF, SELECT_PROOF
+from .index import RunsTable, stored_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -19,7 +25,17 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["OF_NO_TASK", "CheckpointRow", "ThreadRows", "WriteRow", "off_rows", "postgres_rows", "sqlite_rows"]
+__all__ = [
+    "OF_NO_TASK",
+    "CheckpointRow",
+    "PlainIndex",
+    "ThreadRows",
+    "WriteRow",
+    "off_rows",
+    "plain_index",
+    "postgres_rows",
+    "sqlite_rows",
+]
 
 DOUBTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """Errors of rows that only a saver can tell of, besides those of the database."""
@@ -175,3 +191,74 @@ POSTGRES_VALUES = (
     f"'{INPUT_CHANNEL}', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
 )
 POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608
+
+
+class PlainIndex:
+    """Index of threads read from a database's own tables, with the part of a saver that lists them.
+
+    Args:
+        query: Runs a statement with `%(name)s` parameters and returns its rows.
+        lengths: How many bytes a row of each table holds, of those that are there.
+        rows_of: Reads the rows of a thread.
+        close: Gives the database back.
+        errors: The database's own.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        lengths: Mapping[str, str],
+        rows_of: Callable[[Query, str], ThreadRows],
+        close: Callable[[], None],
+        errors: type[Exception],
+    ) -> None:
+        self._query, self._lengths, self._rows_of, self._errors = query, lengths, rows_of, errors
+        self.close = close
+        self.runs = RunsTable(query)
+
+    def is_plain(self) -> bool:
+        """Return whether the database was begun by redraft, without a key."""
+        return [*map(tuple, self._query(SELECT_PROOF, {}))] == [(PROOF,)]
+
+    def get_tuple(self, config: Mapping[str, Any]) -> object | None:
+        """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
+        statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
+        found = self._query(statement, {"id": config["configurable"]["thread_id"]})
+        return found[0] if found else None
+
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes are kept of each thread."""
+        return stored_sizes(self._query, self._lengths, thread_ids)
+
+    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
+        """Read a thread off its rows; return `None` where only a saver can tell."""
+        return off_rows(read, partial(self._rows_of, self._query, thread_id), self._errors)
+
+
+def plain_index(
+    query: Query,
+    tables: Set[str],
+    *,
+    lengths: Mapping[str, str],
+    rows_of: Callable[[Query, str], ThreadRows],
+    close: Callable[[], None],
+    errors: type[Exception],
+) -> PlainIndex | None:
+    """Return the index of a database that redraft began without a key; any other is closed, and gives `None`.
+
+    Args:
+        query: As in `PlainIndex`.
+        tables: The names of the tables that are there.
+        lengths: How many bytes a row of each table holds.
+        rows_of: As in `PlainIndex`.
+        close: As in `PlainIndex`.
+        errors: As in `PlainIndex`.
+    """
+    if tables >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
+        of_them = {table: length for table, length in lengths.items() if table in tables}
+        index = PlainIndex(query, of_them, rows_of, close, errors)
+        with suppress(errors):
+            if index.is_plain():
+                return index
+    close()
+    return None

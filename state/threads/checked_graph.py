@@ -18,9 +18,18 @@ from ..checked_channels import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
 from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits
-from .kind import attach_kind, kind_of
+from .kind import (
+    ALLOW,
+    CHECKED,
+    ChangedGraphError,
+    attach_kind,
+    change_update,
+    changes,
+    compared,
+    kind_of,
+    refuse_edited,
+)
 from .lease import RunLease
-from .record_checks import ALLOW, CHECKED, ChangedGraphError, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence

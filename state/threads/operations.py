@@ -14,9 +14,7 @@ from ..summary import attempts, rounds, run_options, summary_of
 from .answers import newest_question, our_questions, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
 from .history import family, grow_tree, read_history, rows_of
-from .lease import leases_of, request_stop
-from .plain_threads import checkpoint_of_round, latest_round, plain_history
-from .record_checks import (
+from .kind import (
     ChangedGraphError,
     change_update,
     changes,
@@ -26,6 +24,8 @@ from .record_checks import (
     made_by,
     refuse_edited,
 )
+from .lease import leases_of, request_stop
+from .plain_threads import checkpoint_of_round, latest_round, plain_history
 from .replay import Replay, replay_record
 from .snapshots import check_stored, schemas_of, snapshot_at, snapshots
 
