@@ -179,7 +179,7 @@ def resume(
             values, question = go_on(
                 saver,
                 thread_id,
-                lambda thread: thread.aready(limits or None, allow_changes=allow_changes),
+                lambda thread: thread.ready(limits or None, allow_changes=allow_changes),
                 screen=screen,
                 db=db,
                 trust=trust_recipe,
@@ -243,7 +243,7 @@ def fork(
             _keep_recipe(forked, recipe, fingerprint)
         branch = forked.thread_id
         if run_now:
-            values, question = go_on(saver, branch, Thread.aready, screen=screen, db=db, trust=trust_recipe)
+            values, question = go_on(saver, branch, Thread.ready, screen=screen, db=db, trust=trust_recipe)
     if run_now:
         finish(screen, values, question, thread_id=branch, db=db)
         return

@@ -16,7 +16,7 @@ from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, s
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..run_config import RunConfig
     from ..views.console import Screen
 
-    Given: TypeAlias = Mapping[str, Any] | Callable[[], Awaitable[Any]] | None
+    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
 
 __all__ = [
     "RESULT_KEYS",
@@ -60,7 +60,7 @@ def run_graph(
     Args:
         graph: A compiled graph with a checkpointer.
         given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
-            question. A callable is awaited for it once this process is the one that runs the thread.
+            question. A callable is called for it, in a thread, once this process is the one that runs the thread.
         thread_id: The thread.
         recipe: Kept with the run.
         screen: Where progress goes.
@@ -93,7 +93,7 @@ def run_graph(
             with bad_input():
                 control = await stack.enter_async_context(LeaseHolder(graph.checkpointer).leased(thread_id))
                 # Only now, since nobody else can change the thread any more.
-                begun = await given() if callable(given) else given
+                begun = await asyncio.to_thread(given) if callable(given) else given
             live = watch(screen, stack.enter_context(screen.thinking()), shown)
             # One stream of two kinds: progress to show, and the state, of which the last one is the result.
             async for mode, item in graph.astream(
@@ -164,13 +164,13 @@ def run_asking(
         from ...state import Thread
 
         # With round and person, so that it never answers a later question.
-        given = partial(Thread(graph, thread_id).aready_answer, reply, at=question["round"], by=question["by"])
+        given = partial(Thread(graph, thread_id).ready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
     saver: Any,
     thread_id: str,
-    ready: Callable[[Thread], Awaitable[Any]],
+    ready: Callable[[Thread], Any],
     *,
     screen: Screen,
     db: str,
@@ -181,7 +181,7 @@ def go_on(
     Args:
         saver: The database.
         thread_id: The thread.
-        ready: Awaited for the input to go on with: `Thread.aready`, or an answer by `Thread.aready_answer`.
+        ready: Returns the input to go on with: `Thread.ready`, or an answer by `Thread.ready_answer`.
         screen: Where progress goes.
         db: Named in what is said about resuming.
         trust: A recipe that somebody else wrote is followed without a question.
