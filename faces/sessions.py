@@ -94,7 +94,7 @@ def listing(db: str) -> Iterator[Any]:
         if encryption_key(db):
             pass
         elif kind == "sqlite" and Path(place).is_file():
-            from ..state.storage.sqlite_reading import open_index
+            from ..state.storage.thread_rows import open_index
 
             index = open_index(Path(place))
         elif kind == "postgres":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import json
 from abc import abstractmethod
 from asyncio import get_running_loop
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,6 +56,9 @@ SELECT_NEWEST = (
 )
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
@@ -94,8 +98,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.writer = writer
         self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
         self.leases = LeaseKeeper(LeaseTable(self))
-        self.foreign = ForeignRuns(self.leases)
         self.journal: Journal = JournalTable(self)
+
+    @cached_property
+    def foreign(self) -> ForeignRuns:
+        """The runs of graphs that don't say where they begin."""
+        return ForeignRuns(self.leases)
 
     def read_only(self, tables: Collection[str], beside: DatabaseSaver) -> None:
         """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it.
@@ -147,11 +155,25 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read a checkpoint, as LangGraph's `get_tuple`."""
 
-    @abstractmethod
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
     ) -> list[Rows]:
-        """Return the rows that LangGraph's saver writes. Serialised here, so that a bad value stops its caller only."""
+        """Return the rows that LangGraph's saver writes: one, as for SQLite, where a database keeps no value apart.
+
+        Serialised here, so that a bad value stops its caller only.
+        """
+        place = config["configurable"]
+        stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
+        row = (
+            str(place["thread_id"]),
+            place["checkpoint_ns"],
+            checkpoint["id"],
+            place.get("checkpoint_id"),
+            *self.serde.dumps_typed(checkpoint),
+            # As LangGraph's saver: a lone surrogate in metadata is dropped.
+            _to_json(stored).encode("utf-8", "ignore"),
+        )
+        return [Rows(self.inserts["checkpoints"], [row])]
 
     # reading
 
@@ -172,7 +194,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """
         thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
-            if self.foreign.begins(config):
+            if self._has_no_run(config) and self.foreign.begins(config):
                 drive(self.foreign.begin(config))
         elif thread_id in self.writer.ahead:
             self.writer.write(thread_id=thread_id)
@@ -181,7 +203,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
-            if self.foreign.begins(config):
+            if self._has_no_run(config) and self.foreign.begins(config):
                 await adrive(self.foreign.begin(config))
         elif thread_id in self.writer.ahead:
             await self.writer.awrite(thread_id=thread_id)
@@ -196,6 +218,11 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             raise bad_checkpoint(self._place(config), error) from error
 
     _aread_tuple = in_db_executor(_read_tuple)
+
+    def _has_no_run(self, config: RunnableConfig) -> bool:
+        """Return whether it is not known of which run a config is: nobody has said where that begins."""
+        lease = self.leases.lease_of(config)
+        return lease is None or isinstance(lease, ForeignLease)
 
     def _is_new(self, thread_id: str) -> bool:
         """Return whether nothing is kept of a thread: this process saw that when it took the lease."""

@@ -37,8 +37,7 @@ from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, wi
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, connect_to_read, named, query_on, tables_of
-from .thread_rows import sqlite_rows
+from .thread_rows import BUSY_TIMEOUT_S, LENGTHS, connect_to_read, named, query_on, sqlite_rows, tables_of
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
     from .encryption import Vault
     from .seal import Seal
@@ -105,7 +104,6 @@ LEASES = LeaseDialect(
     among="fence IN (SELECT value FROM json_each(%(fences)s))",
     as_array=json.dumps,
 )
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def open_sqlite(
@@ -247,22 +245,6 @@ class IndexedSqliteSaver(DatabaseSaver):
                 for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL, FORGET_LEASE)
             )
         )
-
-    def _checkpoint_steps(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> list[Rows]:
-        place = config["configurable"]
-        stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
-        row = (
-            str(place["thread_id"]),
-            place["checkpoint_ns"],
-            checkpoint["id"],
-            place.get("checkpoint_id"),
-            *self.serde.dumps_typed(checkpoint),
-            # As LangGraph's saver: a lone surrogate in metadata is dropped.
-            _to_json(stored).encode("utf-8", "ignore"),
-        )
-        return [Rows(INSERTS["checkpoints"], [row])]
 
     def _set_up_leases(self) -> None:
         self._query(LEASES.set_up, {})
