@@ -21,10 +21,10 @@ from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
-from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
-from .journal import RECORDS, Journal, JournalTable
+from .index import RunIndex, row_from_checkpoint, stored_sizes, stored_values
+from .journal import RECORDS, Journal
 from .lease_keeper import LeaseKeeper
-from .leases import LeaseDialect, LeaseTable, LostLeaseError
+from .leases import LeaseDialect, Leases, LostLeaseError
 from .listed import ClockError, histories, listed, read_checkpoint
 from .thread_rows import off_rows
 from .trust import name_key
@@ -96,9 +96,9 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.seal = serde.seal
         self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database") if width else None
         self.writer = writer
-        self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.leases = LeaseKeeper(LeaseTable(self))
-        self.journal: Journal = JournalTable(self)
+        self.runs = RunIndex(self._query, self.vault, db_executor=self.db_executor)
+        self.leases = LeaseKeeper(Leases(self))
+        self.journal = Journal(self)
 
     @cached_property
     def foreign(self) -> ForeignRuns:
@@ -525,7 +525,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             name_key(self.serde, dict(writes), error)
             raise
         steps = [Rows(self.inserts["writes" if replaced else "new_writes"], rows)]
-        if lease is not None and lease.said and isinstance(self.journal, JournalTable):
+        if lease is not None and lease.said:
             steps += self.journal.referring(lease, task[0], task[1], writes)
         return thread_id, task, steps
 

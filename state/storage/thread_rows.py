@@ -20,7 +20,7 @@ import ormsgpack
 from ..._files import check_schema, limit_values
 from ..langgraph_internals import INPUT_CHANNEL
 from .encryption import PROOF, SELECT_PROOF
-from .index import RunsTable, stored_sizes
+from .index import RunIndex, stored_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -229,7 +229,7 @@ class PlainIndex:
     ) -> None:
         self._query, self._lengths, self._rows_of, self._errors = query, lengths, rows_of, errors
         self.close = close
-        self.runs = RunsTable(query)
+        self.runs = RunIndex(query)
 
     def is_plain(self) -> bool:
         """Return whether the database was begun by redraft, without a key."""

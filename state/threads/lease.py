@@ -18,7 +18,7 @@ from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
 from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, control_of, works
-from ..storage.leases import BusyThreadError, LeasesInMemory
+from ..storage.leases import BusyThreadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
@@ -44,7 +44,11 @@ def _keeper_of(saver: Any) -> LeaseKeeper:
     found = getattr(saver, "leases", None)
     if isinstance(found, LeaseKeeper):
         return found
-    return _OF_OTHER_SAVERS.setdefault(saver, LeaseKeeper(LeasesInMemory()))
+    if (keeper := _OF_OTHER_SAVERS.get(saver)) is not None:
+        return keeper
+    from ..storage.sqlite import IndexedMemorySaver
+
+    return _OF_OTHER_SAVERS.setdefault(saver, IndexedMemorySaver().leases)
 
 
 class StopControl(RunControl):
