@@ -65,6 +65,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
     """
     from ..state.storage.checkpointers import kind_and_place
 
+    key, seal = encryption_key(db), seal_key()
     with bad_input():
         kind, place = kind_and_place(db)
         # SQLite would make an empty file of a misspelt name, in which every thread seems to be gone.
@@ -72,7 +73,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db, key=encryption_key(db), seal_key=seal_key(), read_only=read_only).open()
+        saver = open_checkpointer(db, key=key, seal_key=seal, read_only=read_only).open()
     try:
         yield saver
     finally:

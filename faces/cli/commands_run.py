@@ -100,7 +100,6 @@ def run(
         raise BadInputError("the task is empty: say what is to be written")
     if draft is not None and not draft.strip():
         raise BadInputError("the draft is blank: leave --draft out, and one is written")
-    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     limits = given_limits(
         max_rounds=max_rounds,
         max_tokens=token_budget,
@@ -108,6 +107,7 @@ def run(
         max_cost_usd=cost_budget,
         patience=patience,
     )
+    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     spec, note = model_or_default(model)
     with bad_input():
         # The texts and not the path go into the recipe: a thread goes on with what it began with.

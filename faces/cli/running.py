@@ -34,6 +34,7 @@ __all__ = [
     "run_asking",
     "run_graph",
     "show_outcome",
+    "sources_of",
     "trusted_recipe",
 ]
 
@@ -253,7 +254,9 @@ def finish(
             lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
         )
         return
-    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
+    screen.result(
+        data, lambda screen: show_outcome(screen, values, data.get("sources", ()), thread_id=thread_id, db=db)
+    )
     if values.get("stop_reason") == "failed":
         hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
         raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
@@ -289,21 +292,23 @@ def _error_line(error: Exception) -> str:
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
     data = {"thread_id": thread_id, "task": values.get("task") or "", **{key: values.get(key) for key in RESULT_KEYS}}
-    if sources := _sources(values):
+    if sources := sources_of(values):
         data["sources"] = sources
     if "self_critique" in values:
         data["self_critique"] = values["self_critique"]
     return data
 
 
-def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
-    """Print the answer, why the run stopped, and what it cost."""
+def show_outcome(
+    screen: Screen, values: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], *, thread_id: str, db: str
+) -> None:
+    """Print the answer with the sources that it cites, why the run stopped, and what it cost."""
     reason = values.get("stop_reason")
     usage = values.get("usage") or {}
     screen.line("")
     screen.line(("answer", "bold"))
     screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
-    for source in _sources(values):
+    for source in sources:
         places = [
             source["source"] or "unnamed source",
             *(f"{key} {source[key]}" for key in ("page", "line") if key in source),
@@ -331,7 +336,7 @@ def _why(values: Mapping[str, Any]) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _sources(values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def sources_of(values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the sources that the answer cites."""
     # What reads a record is imported with it.
     from ...state.retrievals import cited_sources

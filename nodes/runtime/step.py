@@ -256,7 +256,7 @@ class Step(Runnable[Any, Update]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
         config = config or {}
-        execution = Execution(config)
+        execution, control = Execution(config), control_in(config)
         before = EXECUTION.set(execution)
         logic = self.logic(input, config)
         RUNNING.now += 1
@@ -276,7 +276,7 @@ class Step(Runnable[Any, Update]):
             return update
         if execution.journal and execution.journal.failed_in(update):
             await execution.journal.aforget()
-        if isinstance(control := control_in(config), StopControl):
+        if isinstance(control, StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
 
