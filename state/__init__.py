@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .checked_channels import BadCheckpointError
+    from .checked_values import BadCheckpointError
     from .collector import tuned_gc
     from .critique import Critic, Critique, Verifier
     from .events import Event
@@ -29,7 +29,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "redraft.state.checked_channels": ["BadCheckpointError"],
+            "redraft.state.checked_values": ["BadCheckpointError"],
             "redraft.state.collector": ["tuned_gc"],
             "redraft.state.critique": ["Critic", "Critique", "Verifier"],
             "redraft.state.events": ["Event"],

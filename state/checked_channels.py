@@ -3,176 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
-from typing_extensions import TypedDict
 
-from .checked_values import check_values
-from .events import Event, Record
-from .first_nodes import UNREAD
-from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
+from .checked_values import check_items, naming
+from .events import Record
+from .langgraph_internals import MISSING, DeltaSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Self
 
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
-    from pydantic import TypeAdapter
+    from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 __all__ = [
-    "DATA_ERRORS",
     "NEVER",
-    "BadCheckpointError",
     "CheckedDelta",
     "OwnDelta",
     "StoredOnce",
     "ThreadMessages",
     "Waiting",
     "Writes",
-    "bad_checkpoint",
-    "bare",
-    "check_found",
-    "check_items",
-    "check_update",
     "given_messages",
     "last",
-    "naming",
     "placed",
-    "refusal",
 ]
-
-
-class BadCheckpointError(ValueError):
-    """Stored data that are no checkpoint, or one that is not to be trusted. None of it is used."""
 
 
 NEVER = 10**9
 """As often a channel is stored whole: only what each step added is."""
 SLOTS = ("key", "typ", "reducer", "snapshot_frequency", "value", "kind")
 """What a channel of ours holds."""
-DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
-"""Errors that data of the wrong form cause in code that expects another."""
-
-
-@contextmanager
-def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-    """Name the thread and the checkpoint in an error of the data that is raised within the block.
-
-    Args:
-        place: Tells the `thread_id` and, where it is known, the `checkpoint_id`.
-
-    Raises:
-        BadCheckpointError: What was read is refused.
-    """
-    try:
-        yield
-    # It is a ValueError as well, and names its place already.
-    except BadCheckpointError:
-        raise
-    except DATA_ERRORS as error:
-        raise bad_checkpoint(place(), error) from error
-
-
-def bad_checkpoint(place: Mapping[str, Any], error: Exception) -> BadCheckpointError:
-    """Return the error that refuses what stands at a place, for one that its data caused."""
-    form = "" if isinstance(error, ValueError) else "it has not the form of a checkpoint: "
-    return refusal(place, f"{form}{error or type(error).__name__}")
-
-
-def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
-    """Return the error that refuses what stands at a place."""
-    which = f", checkpoint {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
-    within = f" in {place['checkpoint_ns']!r}" if place.get("checkpoint_ns") else ""
-    where = f"thread {place.get('thread_id')!r}{which}{within}"
-    return BadCheckpointError(f"what the database holds of {where} is refused: {reason}")
-
-
-GIVEN = {"task", "limits"}
-"""What a caller gives: until the first node has looked at it, anything."""
-PLAIN = (str, int, float, list, type(None))
-
-
-def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
-    """Raise an error unless each channel holds values of its type, stored alone or waiting to be applied.
-
-    Args:
-        found: As a saver gives it.
-        schemas: The typed states of the graph that reads it.
-        pending: Whether to look at what waits to be applied; of a past checkpoint that is done when it is replayed.
-
-    Raises:
-        ValueError: One does not; the message names the channel, what it holds and what would be right.
-    """
-    values: Mapping[str, Any] = found.checkpoint["channel_values"]
-    waiting = [{channel: value} for _, channel, value in (found.pending_writes or ()) if pending]
-    left_out = GIVEN if UNREAD & values.keys() else ()
-    several = [
-        {name: bare(value) for name, value in state.items() if name not in left_out} for state in (values, *waiting)
-    ]
-    check_values(_state_adapter(schemas), *several)
-
-
-def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
-    """Raise an error unless a state update holds a value of its type for each channel, and no channel is unknown.
-
-    Args:
-        values: The update, as somebody who does not own the graph sends it.
-        schemas: The typed states of the graph.
-        also: What may be written there besides, by itself.
-
-    Raises:
-        ValueError: It does not; the message names the channel, what it holds and what would be right.
-    """
-    known = {name for schema in schemas for name in get_type_hints(schema)}
-    if unknown := sorted(values.keys() - known):
-        raise ValueError(
-            f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
-        )
-    check_values(_state_adapter(schemas), values)
-    # What reads a record asks each event for any field, also for one that only other kinds have.
-    check_items("events", list[Event], values.get("events", []))
-
-
-def check_items(channel: str, kind: Any, items: Any) -> None:
-    """Raise an error unless the items of a list, such as events, have the types that theirs says.
-
-    Raises:
-        ValueError: One has not; the message names the channel, the item, what it holds and what would be right.
-    """
-    check_values(_channel_adapter(channel, kind), {channel: items})
-
-
-@cache
-def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
-    """Return a validator of all channels of some typed states at once; other channels may hold anything."""
-    from pydantic import TypeAdapter
-
-    typed = [get_type_hints(schema, include_extras=True) for schema in schemas]
-    hints = {name: NotRequired[kind] for channels in typed for name, kind in channels.items()}
-    return TypeAdapter(TypedDict("Values", hints))  # type: ignore[operator]
-
-
-@cache
-def _channel_adapter(channel: str, kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(TypedDict("Values", {channel: kind}))  # type: ignore[operator]
-
-
-def bare(value: Any) -> Any:
-    """Return the value that a snapshot or an `Overwrite` puts into the channel."""
-    if isinstance(value, PLAIN):
-        return value
-    if isinstance(value, DeltaSnapshot):
-        return value.value
-    overwrites, new = get_overwrite(value)
-    return new if overwrites else value
 
 
 class Writes(list["PendingWrite"]):
@@ -252,7 +118,7 @@ class CheckedDelta(OwnDelta):
         checked: dict[int, Any] | None = getattr(writes, "checked", None)
         known = {} if checked is None else checked
         new = [write for write in writes if known.get(id(write)) is not self.kind]
-        check_values(_channel_adapter(self.key, self.kind), *({self.key: bare(write[2])} for write in new))
+        check_items(self.key, self.kind, *(write[2] for write in new))
         known |= dict.fromkeys(map(id, new), self.kind)
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from ..checked_channels import DATA_ERRORS, BadCheckpointError, bad_checkpoint, placed
+from ..checked_channels import placed
+from ..checked_values import DATA_ERRORS, BadCheckpointError, bad_checkpoint
 from ..dual import adrive, drive, in_db_executor
 from ..langgraph_internals import RUNTIME
 from .encryption import split_filter
@@ -25,7 +26,7 @@ from .index import RunIndex, row_from_checkpoint, stored_sizes, stored_values
 from .journal import RECORDS, Journal
 from .lease_keeper import LeaseKeeper
 from .leases import LeaseDialect, Leases, LostLeaseError
-from .listed import ClockError, histories, listed, read_checkpoint
+from .listed import ClockError, ListedPlace, histories, listed, read_checkpoint
 from .thread_rows import off_rows
 from .trust import name_key
 
@@ -253,8 +254,10 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        found = histories(config, channels, self._read_history)
-        self._check_sealed(config, found, self._read_tuple)
+        alone = not isinstance(config["configurable"], ListedPlace)
+        found = self._read_history(config, channels) if alone else histories(config, channels, self._read_history)
+        if self.seal is not None:
+            self._check_sealed(self.seal, config, found)
         return found
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)

@@ -11,12 +11,13 @@ one is what led to its parent, and what was written there, which `list` gave.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import UUID
 
 from langgraph.checkpoint.base import id as checkpoint_ids
 
-from ..checked_channels import Writes, refusal
+from ..checked_channels import Writes
+from ..checked_values import refusal
 from ..langgraph_internals import DeltaSnapshot
 from .trust import OWN_ANCESTOR, own_ancestor
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[RunnableConfig, Sequence[str]], Mapping[str, DeltaChannelHistory]]
 
-__all__ = ["ClockError", "histories", "is_older", "listed", "read_checkpoint"]
+__all__ = ["ClockError", "ListedPlace", "histories", "is_older", "listed", "read_checkpoint"]
 
 
 class ClockError(RuntimeError):
@@ -109,13 +110,11 @@ def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Ma
     """Read the deltas of channels, as LangGraph's `get_delta_channel_history`.
 
     Args:
-        config: Of the checkpoint.
+        config: Of the checkpoint, which was listed.
         channels: Which.
         read: Reads it from the database.
     """
-    place = config["configurable"]
-    if not isinstance(place, ListedPlace):
-        return read(config, channels)
+    place = cast("ListedPlace", config["configurable"])
     return {channel: _history(place, channel, channels, read) for channel in channels}
 
 

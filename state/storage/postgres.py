@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
-from ..checked_channels import naming
+from ..checked_values import naming
 from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
 from .database_saver import DatabaseSaver

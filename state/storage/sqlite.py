@@ -18,7 +18,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
 from ..._files import limit_values, make_private
-from ..checked_channels import naming
+from ..checked_values import naming
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
 from .group_writer import (

@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.jsonplus import (
     JsonPlusSerializer,
 )
 
-from ..checked_channels import check_found
+from ..checked_values import check_found
 from ..langgraph_internals import (
     INPUT_CHANNEL,
     SAFE_MSGPACK_METHODS,
