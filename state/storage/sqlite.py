@@ -410,15 +410,19 @@ class OwnReader(Readers):
     def __init__(self, conn: sqlite3.Connection, lock: threading.RLock) -> None:
         self._conn = conn
         self._alone = lock
+        self._closed = False
 
     @contextmanager
     def borrowed(self) -> Iterator[sqlite3.Connection]:
         """Lend the connection."""
         with self._alone:
+            if self._closed:
+                raise RuntimeError("the database was closed")
             yield self._conn
 
     def close(self) -> None:
-        """Do nothing: its writer closes the connection."""
+        """Lend it no more; its writer closes it."""
+        self._closed = True
 
 
 class InPlaceWriter(GroupWriter):
@@ -426,12 +430,14 @@ class InPlaceWriter(GroupWriter):
 
     def __init__(self, committer: SqliteCommitter, lock: threading.RLock) -> None:
         self.ahead = {}
-        self._committer = committer
+        self._committer: SqliteCommitter | None = committer
         self._alone = lock
 
     def close(self) -> None:
         with self._alone:
-            self._committer.close()
+            if self._committer is not None:
+                self._committer.close()
+            self._committer = None
 
     def put(
         self,
@@ -445,5 +451,7 @@ class InPlaceWriter(GroupWriter):
     ) -> Any:
         waiter: Any = Future() if loop is None else loop.create_future()
         with self._alone:
+            if self._committer is None:
+                raise RuntimeError("the database was closed")
             settle(committed(self._committer, [Put(steps, thread_id, key, waiter, loop, fence, ahead)]))
         return waiter
