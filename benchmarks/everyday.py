@@ -201,9 +201,8 @@ def harm(mended: Sequence[Row]) -> None:
         prose = [text for text in listed if "\n" not in text.strip() and not text.strip().startswith(("{", "["))]
         ended = sum(text.strip().rstrip("\"'”)").endswith((".", "!", "?", "…")) for text in prose)
         repeats = fmean(repeated(text) for text in listed)
-        print(
-            f"  {name:13} {repeats:.1%} of runs of three words repeated; {ended} of {len(prose)} in prose end a sentence"
-        )
+        whole = f"{ended} of {len(prose)} in prose end with a sentence's end"
+        print(f"  {name:13} {repeats:.1%} of runs of three words repeated; {whole}")
 
 
 def repeated(text: str) -> float:

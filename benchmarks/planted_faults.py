@@ -150,9 +150,9 @@ FAULTS = (
         "nodes/writing test_injections.py",
     ),
     Fault(
-        "leases: a lease in memory keeps nobody off",
-        "if found is not None and found.fence != follows and expires_at > monotonic():",
-        "if found is not None and found.fence != follows and expires_at < monotonic():",
+        "leases: a lease keeps nobody off",
+        "AND expires_at > {NOW} AND expires_at <= {NOW} + %(longest)s",
+        "AND expires_at < {NOW} AND expires_at <= {NOW} + %(longest)s",
         "state/storage/test_runs.py state/threads state/storage",
     ),
     Fault(
@@ -163,8 +163,8 @@ FAULTS = (
     ),
     Fault(
         "journal: a reply is paid again after a crash",
-        "self._kept.setdefault(thread_id, {}).setdefault(call, kept)",
-        "self._kept.setdefault(thread_id, {})",
+        'rows = self._saver._query(SELECT, {"thread_id": thread_id, "call": call})',
+        "rows: Any = []",
         "graphs/test_journal.py",
     ),
     Fault(

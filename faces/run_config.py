@@ -170,7 +170,7 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: It can't be used.
         """
-        from ..state.storage.memory import IndexedMemorySaver
+        from ..state.storage.sqlite import IndexedMemorySaver
 
         try:
             content = json.loads(text)

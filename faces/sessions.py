@@ -41,11 +41,9 @@ OPENAI_DEFAULT = "openai:gpt-5-mini"
 
 def encryption_key(db: str = DEFAULT_DB) -> str | None:
     """Return the encryption key of a database, REDRAFT_ENCRYPTION_KEY; `None` where it is empty, and for memory."""
-    from ..state.storage.checkpointers import kind_and_place
+    from ..state.storage.checkpointers import IN_MEMORY
 
-    if kind_and_place(db)[0] == "memory":
-        return None
-    return os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
+    return None if db in IN_MEMORY else os.environ.get("REDRAFT_ENCRYPTION_KEY", "").strip() or None
 
 
 def seal_key() -> str | None:
@@ -67,6 +65,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
     """
     from ..state.storage.checkpointers import kind_and_place
 
+    key, seal = encryption_key(db), seal_key()
     with bad_input():
         kind, place = kind_and_place(db)
         # SQLite would make an empty file of a misspelt name, in which every thread seems to be gone.
@@ -74,7 +73,7 @@ def opened(db: str, *, create: bool = False, read_only: bool = False) -> Iterato
             raise BadInputError(f"there is no database {place!r}; `redraft run` makes one, --db names another")
         from ..state import open_checkpointer
 
-        saver = open_checkpointer(db, key=encryption_key(db), seal_key=seal_key(), read_only=read_only).open()
+        saver = open_checkpointer(db, key=key, seal_key=seal, read_only=read_only).open()
     try:
         yield saver
     finally:
@@ -96,7 +95,7 @@ def listing(db: str) -> Iterator[Any]:
         if encryption_key(db):
             pass
         elif kind == "sqlite" and Path(place).is_file():
-            from ..state.storage.sqlite_reading import open_index
+            from ..state.storage.thread_rows import open_index
 
             index = open_index(Path(place))
         elif kind == "postgres":

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..state.threads.record_checks import FORM, HASHED, RELEASE
+from ..state.threads.kind import FORM, HASHED, RELEASE
 from .critics.critics import NamedCritic, VerifierCritic, name_of
 from .verify.text_verifiers import wanted
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..faces.views.console import Screen, one_line, safe
-from ..faces.views.live import LiveRun
+from ..faces.views.console import LiveRun, Screen, one_line, safe
 
 if TYPE_CHECKING:
     from .engine.runs import Run

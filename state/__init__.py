@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .checked_channels import BadCheckpointError
+    from .checked_values import BadCheckpointError
     from .collector import tuned_gc
     from .critique import Critic, Critique, Verifier
     from .events import Event
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .summary import Attempt, best_draft, draft_rank
     from .threads.diffs import Diff
     from .threads.history import HistoryStep, ThreadTree
+    from .threads.kind import ChangedGraphError
     from .threads.lease import BusyThreadError
-    from .threads.record_checks import ChangedGraphError
     from .threads.replay import Replay
     from .threads.thread import Thread, UnknownThreadError
     from .usage import Usage
@@ -29,7 +29,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "redraft.state.checked_channels": ["BadCheckpointError"],
+            "redraft.state.checked_values": ["BadCheckpointError"],
             "redraft.state.collector": ["tuned_gc"],
             "redraft.state.critique": ["Critic", "Critique", "Verifier"],
             "redraft.state.events": ["Event"],
@@ -41,8 +41,8 @@ else:
             "redraft.state.storage.index": ["RunRow"],
             "redraft.state.summary": ["Attempt", "best_draft", "draft_rank"],
             "redraft.state.threads.diffs": ["Diff"],
-            "redraft.state.threads.record_checks": ["ChangedGraphError"],
             "redraft.state.threads.history": ["HistoryStep", "ThreadTree"],
+            "redraft.state.threads.kind": ["ChangedGraphError"],
             "redraft.state.threads.lease": ["BusyThreadError"],
             "redraft.state.threads.replay": ["Replay"],
             "redraft.state.threads.thread": ["Thread", "UnknownThreadError"],

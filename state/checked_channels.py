@@ -1,161 +1,44 @@
-"""Type checks of stored values: what a database holds is refused where it is not of the state's types. Internal."""
+"""Channels of the state, which refuse what a database holds where it is not of the state's types. Internal."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any, NotRequired, get_type_hints
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langgraph.channels.delta import DeltaChannel
-from typing_extensions import TypedDict
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
-from .checked_values import check_values
-from .events import Event, Record
-from .first_nodes import UNREAD
-from .langgraph_internals import MISSING, DeltaSnapshot, get_overwrite
+from .checked_values import check_items, naming
+from .events import Record
+from .langgraph_internals import MISSING, DeltaSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
     from typing import Self
 
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
-    from pydantic import TypeAdapter
+    from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 __all__ = [
-    "BadCheckpointError",
+    "NEVER",
     "CheckedDelta",
     "OwnDelta",
     "StoredOnce",
+    "ThreadMessages",
+    "Waiting",
     "Writes",
-    "bare",
-    "check_found",
-    "check_items",
-    "check_update",
+    "given_messages",
     "last",
-    "naming",
     "placed",
-    "refusal",
 ]
 
 
-class BadCheckpointError(ValueError):
-    """Stored data that are no checkpoint, or one that is not to be trusted. None of it is used."""
-
-
+NEVER = 10**9
+"""As often a channel is stored whole: only what each step added is."""
 SLOTS = ("key", "typ", "reducer", "snapshot_frequency", "value", "kind")
 """What a channel of ours holds."""
-DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
-"""Errors that data of the wrong form cause in code that expects another."""
-
-
-@contextmanager
-def naming(place: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-    """Name the thread and the checkpoint in an error of the data that is raised within the block.
-
-    Args:
-        place: Tells the `thread_id` and, where it is known, the `checkpoint_id`.
-
-    Raises:
-        BadCheckpointError: What was read is refused.
-    """
-    try:
-        yield
-    # It is a ValueError as well, and names its place already.
-    except BadCheckpointError:
-        raise
-    except DATA_ERRORS as error:
-        form = "" if isinstance(error, ValueError) else "it has not the form of a checkpoint: "
-        raise refusal(place(), f"{form}{error or type(error).__name__}") from error
-
-
-def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
-    """Return the error that refuses what stands at a place."""
-    which = f", checkpoint {place['checkpoint_id']!r}" if place.get("checkpoint_id") else ""
-    within = f" in {place['checkpoint_ns']!r}" if place.get("checkpoint_ns") else ""
-    where = f"thread {place.get('thread_id')!r}{which}{within}"
-    return BadCheckpointError(f"what the database holds of {where} is refused: {reason}")
-
-
-GIVEN = {"task", "limits"}
-"""What a caller gives: until the first node has looked at it, anything."""
-PLAIN = (str, int, float, list, type(None))
-
-
-def check_found(found: CheckpointTuple, schemas: tuple[type, ...], *, pending: bool = True) -> None:
-    """Raise an error unless each channel holds values of its type, stored alone or waiting to be applied.
-
-    Args:
-        found: As a saver gives it.
-        schemas: The typed states of the graph that reads it.
-        pending: Whether to look at what waits to be applied; of a past checkpoint that is done when it is replayed.
-
-    Raises:
-        ValueError: One does not; the message names the channel, what it holds and what would be right.
-    """
-    values: Mapping[str, Any] = found.checkpoint["channel_values"]
-    waiting = [{channel: value} for _, channel, value in (found.pending_writes or ()) if pending]
-    left_out = GIVEN if UNREAD & values.keys() else ()
-    several = [
-        {name: bare(value) for name, value in state.items() if name not in left_out} for state in (values, *waiting)
-    ]
-    check_values(_state_adapter(schemas), *several)
-
-
-def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: Sequence[str] = ()) -> None:
-    """Raise an error unless a state update holds a value of its type for each channel, and no channel is unknown.
-
-    Args:
-        values: The update, as somebody who does not own the graph sends it.
-        schemas: The typed states of the graph.
-        also: What may be written there besides, by itself.
-
-    Raises:
-        ValueError: It does not; the message names the channel, what it holds and what would be right.
-    """
-    known = {name for schema in schemas for name in get_type_hints(schema)}
-    if unknown := sorted(values.keys() - known):
-        raise ValueError(
-            f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
-        )
-    check_values(_state_adapter(schemas), values)
-    # What reads a record asks each event for any field, also for one that only other kinds have.
-    check_items("events", list[Event], values.get("events", []))
-
-
-def check_items(channel: str, kind: Any, items: Any) -> None:
-    """Raise an error unless the items of a list, such as events, have the types that theirs says.
-
-    Raises:
-        ValueError: One has not; the message names the channel, the item, what it holds and what would be right.
-    """
-    check_values(_channel_adapter(channel, kind), {channel: items})
-
-
-@cache
-def _state_adapter(schemas: tuple[type, ...]) -> TypeAdapter[Any]:
-    """Return a validator of all channels of some typed states at once; other channels may hold anything."""
-    from pydantic import TypeAdapter
-
-    typed = [get_type_hints(schema, include_extras=True) for schema in schemas]
-    hints = {name: NotRequired[kind] for channels in typed for name, kind in channels.items()}
-    return TypeAdapter(TypedDict("Values", hints))  # type: ignore[operator]
-
-
-@cache
-def _channel_adapter(channel: str, kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(TypedDict("Values", {channel: kind}))  # type: ignore[operator]
-
-
-def bare(value: Any) -> Any:
-    """Return the value that a snapshot or an `Overwrite` puts into the channel."""
-    if isinstance(value, PLAIN):
-        return value
-    if isinstance(value, DeltaSnapshot):
-        return value.value
-    overwrites, new = get_overwrite(value)
-    return new if overwrites else value
 
 
 class Writes(list["PendingWrite"]):
@@ -235,7 +118,7 @@ class CheckedDelta(OwnDelta):
         checked: dict[int, Any] | None = getattr(writes, "checked", None)
         known = {} if checked is None else checked
         new = [write for write in writes if known.get(id(write)) is not self.kind]
-        check_values(_channel_adapter(self.key, self.kind), *({self.key: bare(write[2])} for write in new))
+        check_items(self.key, self.kind, *(write[2] for write in new))
         known |= dict.fromkeys(map(id, new), self.kind)
 
 
@@ -266,3 +149,76 @@ class StoredOnce(OwnDelta):
         """Take the last of these; one that is there already changes nothing, so that it is stored no second time."""
         before = self.value
         return super().update(values) and (before is MISSING or self.value != before)
+
+
+class Turns(list[Any]):
+    """The messages of a thread, as its channel holds them."""
+
+
+class Waiting(list[Any]):
+    """Messages of a task that waits, as a release wrote them that kept no conversation."""
+
+
+def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
+    """Return the messages of a thread with those of some writes: new ones behind, known ones (by id) replaced.
+
+    A conversation that is given again from its beginning, and a system message that was said before, are no new ones.
+    What is no message is left out: an error here would keep the thread from ever being read.
+    """
+    messages: Any = [] if isinstance(turns, Waiting) else turns
+    for write in writes:
+        try:
+            written = convert_to_messages(write if isinstance(write, list) else [write])
+        except (ValueError, TypeError, NotImplementedError):
+            continue
+        if len(written) >= len(messages) and all(map(_same, messages, written)):
+            written = written[len(messages) :]
+        ids, systems = (
+            {message.id for message in messages},
+            {str(message.text) for message in messages if message.type == "system"},
+        )
+        new: list[Any] = [
+            message if message.id else message.model_copy(update={"id": f"{len(messages) + place}"})
+            for place, message in enumerate(written)
+            if not (message.type == "system" and str(message.text) in systems)
+            and (message.type != "remove" or message.id in {*ids, REMOVE_ALL_MESSAGES})
+        ]
+        messages = add_messages(messages, new)
+    return Turns(messages)
+
+
+def _same(one: BaseMessage, other: BaseMessage) -> bool:
+    return one.type == other.type and str(one.text) == str(other.text)
+
+
+class ThreadMessages(OwnDelta):
+    """The messages of a thread, of which each turn stores its own."""
+
+    def __init__(self, reducer: Any = add_turns, typ: Any = list, *, snapshot_frequency: int = NEVER) -> None:
+        # What the annotation says is of the values that callers may give.
+        super().__init__(reducer, list, snapshot_frequency=snapshot_frequency)
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value."""
+        plain = checkpoint is not MISSING and not isinstance(checkpoint, DeltaSnapshot | Turns)
+        new = super().from_checkpoint(MISSING if plain else checkpoint)
+        if plain and checkpoint:
+            with suppress(ValueError):
+                new.value = Waiting(given_messages(checkpoint))
+        return new
+
+
+def given_messages(given: Any) -> list[BaseMessage]:
+    """Return messages in any of the forms that LangChain takes them, each with an id.
+
+    Raises:
+        ValueError: They can't be read, or none is a user's.
+    """
+    pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
+    try:
+        messages = convert_to_messages([given] if pair or isinstance(given, str | Mapping | BaseMessage) else given)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
+    if not any(isinstance(message, HumanMessage) for message in messages):
+        raise ValueError("messages hold no user message, so there is no task in them")
+    return [message if message.id else message.model_copy(update={"id": str(uuid4())}) for message in messages]

@@ -61,7 +61,7 @@ class StepCount:
     """The steps at work in this process; a hint is logged, once, where `tuned_gc` would help.
 
     Args:
-        many: How many at once the hint is given for.
+        many: How many at once a step gives the hint for.
     """
 
     def __init__(self, many: int = 300) -> None:
@@ -69,18 +69,13 @@ class StepCount:
         self.now = 0
         self.hinted = False
 
-    def begin(self) -> None:
-        """Count one more."""
-        self.now += 1
-        if self.now >= self.many and not self.hinted:
+    def hint(self) -> None:
+        """Log the hint, unless it was logged or somebody has set the collector."""
+        if not self.hinted:
             self.hinted = True
             # Whoever set it otherwise, or turned it off, knows.
             if gc.isenabled() and gc.get_threshold()[0] < THRESHOLDS[0] // 10 and not gc.get_freeze_count():
                 LOG.warning(HINT, self.now)
-
-    def end(self) -> None:
-        """Count one less."""
-        self.now -= 1
 
 
 HINT = (

@@ -1,97 +1,30 @@
-"""Conversation of a thread: the channel that holds its messages, and its turns as the record has them. Internal."""
+"""Conversation of a thread: the state that holds its messages, and its turns as the record has them. Internal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence  # langgraph resolves the annotations of states at run time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
-from uuid import uuid4
 
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from typing_extensions import TypedDict
 
-from .checked_channels import OwnDelta
+from .checked_channels import ThreadMessages
 from .events import digest
-from .langgraph_internals import MISSING, DeltaSnapshot
-from .schema import NEVER, RefineOutput, RefineState
+from .schema import RefineOutput, RefineState
 from .summary import current_run
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from .events import Event
 
 __all__ = [
     "ConversationInput",
     "ConversationOutput",
     "ConversationState",
-    "ThreadMessages",
-    "Waiting",
     "answer_id",
     "before_task",
     "conversation_of",
-    "given_messages",
     "kept_conversation",
     "said_so_far",
 ]
-
-
-class Turns(list[Any]):
-    """The messages of a thread, as its channel holds them."""
-
-
-class Waiting(list[Any]):
-    """Messages of a task that waits, as a release wrote them that kept no conversation."""
-
-
-def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
-    """Return the messages of a thread with those of some writes: new ones behind, known ones (by id) replaced.
-
-    A conversation that is given again from its beginning, and a system message that was said before, are no new ones.
-    What is no message is left out: an error here would keep the thread from ever being read.
-    """
-    messages: Any = [] if isinstance(turns, Waiting) else turns
-    for write in writes:
-        try:
-            written = convert_to_messages(write if isinstance(write, list) else [write])
-        except (ValueError, TypeError, NotImplementedError):
-            continue
-        if len(written) >= len(messages) and all(map(_same, messages, written)):
-            written = written[len(messages) :]
-        ids, systems = (
-            {message.id for message in messages},
-            {str(message.text) for message in messages if message.type == "system"},
-        )
-        new: list[Any] = [
-            message if message.id else message.model_copy(update={"id": f"{len(messages) + place}"})
-            for place, message in enumerate(written)
-            if not (message.type == "system" and str(message.text) in systems)
-            and (message.type != "remove" or message.id in {*ids, REMOVE_ALL_MESSAGES})
-        ]
-        messages = add_messages(messages, new)
-    return Turns(messages)
-
-
-def _same(one: BaseMessage, other: BaseMessage) -> bool:
-    return one.type == other.type and str(one.text) == str(other.text)
-
-
-class ThreadMessages(OwnDelta):
-    """The messages of a thread, of which each turn stores its own."""
-
-    def __init__(self, reducer: Any = add_turns, typ: Any = list, *, snapshot_frequency: int = NEVER) -> None:
-        # What the annotation says is of the values that callers may give.
-        super().__init__(reducer, list, snapshot_frequency=snapshot_frequency)
-
-    def from_checkpoint(self, checkpoint: Any) -> Self:
-        """Return the channel with a stored value."""
-        plain = checkpoint is not MISSING and not isinstance(checkpoint, DeltaSnapshot | Turns)
-        new = super().from_checkpoint(MISSING if plain else checkpoint)
-        if plain and checkpoint:
-            with suppress(ValueError):
-                new.value = Waiting(given_messages(checkpoint))
-        return new
 
 
 class ConversationInput(TypedDict, total=False):
@@ -120,22 +53,6 @@ class ConversationOutput(RefineOutput):
 
     messages: NotRequired[list[Any]]
     """The thread's conversation, the answer last; empty where no turn of it came as messages."""
-
-
-def given_messages(given: Any) -> list[BaseMessage]:
-    """Return messages in any of the forms that LangChain takes them, each with an id.
-
-    Raises:
-        ValueError: They can't be read, or none is a user's.
-    """
-    pair = isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
-    try:
-        messages = convert_to_messages([given] if pair or isinstance(given, str | Mapping | BaseMessage) else given)
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"messages must be a list of chat messages, not {given!r:.200} ({error})") from None
-    if not any(isinstance(message, HumanMessage) for message in messages):
-        raise ValueError("messages hold no user message, so there is no task in them")
-    return [message if message.id else message.model_copy(update={"id": str(uuid4())}) for message in messages]
 
 
 def said_so_far(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
-from .checked_channels import CheckedDelta, StoredOnce, last
+from .checked_channels import NEVER, CheckedDelta, StoredOnce, last
 from .events import Event, EventOfKind, RunValues, append_events
 from .masking import masked
 from .usage import Usage
@@ -23,8 +23,6 @@ else:
     KnownEvent = TypeAliasType("KnownEvent", Annotated[EventOfKind, Field(discriminator="kind")])
 
 __all__ = ["KnownEvent", "Raised", "RefineInput", "RefineOutput", "RefineState", "RunValues"]
-
-NEVER = 10**9
 
 
 class Raised(str):

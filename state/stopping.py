@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .events import Event
-    from .summary import RunSummary
+    from .summary import Attempt, RunSummary
     from .usage import Usage
 
 __all__ = [
@@ -63,16 +63,8 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     """
     summary = summary_of(events)
     fresh, drafts = events[summary.verdict :], summary.open
-    # A call that was refused for a budget is no failure; the budget is named below.
-    if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
-        return "failed"
-    # Before the budgets: a draft that is accepted with the last token is accepted.
-    if any(draft.accepted for draft in drafts):
-        return "accepted"
-    if any(event.get("stop") for event in fresh):
-        return "human"
-    if budget := _spent(summary.usage, limits) or refused_budget(fresh):
-        return budget
+    if reason := _reason_of(fresh, drafts) or _spent(summary.usage, limits) or refused_budget(fresh):
+        return reason
     if summary.options.get("arms"):
         # An adaptive run has other ways to try; it ends when none is left.
         no_way_on = choose(events) is None
@@ -85,6 +77,17 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
         may_go_on = not stuck and not spent and any(draft.decidable_later for draft in drafts)
         return None if may_go_on else "undecided"
     return "no_progress" if stuck else "max_rounds" if spent else None
+
+
+def _reason_of(fresh: Sequence[Event], drafts: Sequence[Attempt]) -> StopReason | None:
+    """Return the reason that the events of this round give by themselves, whatever the limits are."""
+    # A call that was refused for a budget is no failure; the budget is named instead.
+    if any(event["kind"] == "failure" and not event.get("budget") for event in fresh):
+        return "failed"
+    # Before the budgets: a draft that is accepted with the last token is accepted.
+    if any(draft.accepted for draft in drafts):
+        return "accepted"
+    return "human" if any(event.get("stop") for event in fresh) else None
 
 
 def check_record(events: Sequence[Event]) -> None:

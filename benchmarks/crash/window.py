@@ -49,8 +49,8 @@ def child(way: str, out: str, words: list[str]) -> None:
 
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
     import worker
-    from redraft.state.storage.journal import JournalTable, KeptReply
-    from redraft.state.storage.sqlite import SqliteCommitter
+    from redraft.state.storage.group_writer import SqliteCommitter
+    from redraft.state.storage.journal import Journal, KeptReply
 
     committed: dict[str, float] = {}
     replies: list[Any] = []
@@ -73,7 +73,7 @@ def child(way: str, out: str, words: list[str]) -> None:
             replies.append((found[1], begun, committed[call]))
 
     SqliteCommitter.commit = commit_noted  # type: ignore[method-assign]
-    JournalTable.aadd = add  # type: ignore[method-assign,assignment]
+    Journal.aadd = add  # type: ignore[method-assign,assignment]
     sys.argv = ["worker.py", *words]
     worker.main()
     used = resource.getrusage(resource.RUSAGE_SELF)

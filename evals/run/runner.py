@@ -19,7 +19,7 @@ from ...state.collector import tuned_gc
 from ...state.masking import masked
 from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import usage_total
-from ...state.threads.record_checks import compared
+from ...state.threads.kind import compared
 from ...state.threads.thread import Thread
 from ...state.usage import NO_USAGE, Usage, add_usage
 from .result_record import ResultRecord, failed_record, result_record

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.threads.answers import same_draft
 from ..problems import command
-from ..views.live import show_event
+from ..views.console import show_event
 from ..views.wording import score_of
 
 if TYPE_CHECKING:

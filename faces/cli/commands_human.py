@@ -59,7 +59,7 @@ def answer(
             values, question = go_on(
                 saver,
                 thread_id,
-                lambda thread: thread.aready_answer(reply, at=at, by=by),
+                lambda thread: thread.ready_answer(reply, at=at, by=by),
                 screen=screen,
                 db=db,
                 trust=trust_recipe,

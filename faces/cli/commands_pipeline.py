@@ -68,8 +68,7 @@ def pipeline(
     from ..pipeline_text import read_pipeline
     from ..run_config import RunConfig
     from ..sessions import checked_thread_id, model_or_default, opened
-    from ..views.console import Screen, say
-    from ..views.live import LiveRun, QuietRun
+    from ..views.console import LiveRun, QuietRun, Screen, say
     from .running import finish, run_graph
 
     parsed = read_pipeline(steps)

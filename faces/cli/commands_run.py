@@ -100,7 +100,6 @@ def run(
         raise BadInputError("the task is empty: say what is to be written")
     if draft is not None and not draft.strip():
         raise BadInputError("the draft is blank: leave --draft out, and one is written")
-    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     limits = given_limits(
         max_rounds=max_rounds,
         max_tokens=token_budget,
@@ -108,6 +107,7 @@ def run(
         max_cost_usd=cost_budget,
         patience=patience,
     )
+    thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
     spec, note = model_or_default(model)
     with bad_input():
         # The texts and not the path go into the recipe: a thread goes on with what it began with.
@@ -179,7 +179,7 @@ def resume(
             values, question = go_on(
                 saver,
                 thread_id,
-                lambda thread: thread.aready(limits or None, allow_changes=allow_changes),
+                lambda thread: thread.ready(limits or None, allow_changes=allow_changes),
                 screen=screen,
                 db=db,
                 trust=trust_recipe,
@@ -243,7 +243,7 @@ def fork(
             _keep_recipe(forked, recipe, fingerprint)
         branch = forked.thread_id
         if run_now:
-            values, question = go_on(saver, branch, Thread.aready, screen=screen, db=db, trust=trust_recipe)
+            values, question = go_on(saver, branch, Thread.ready, screen=screen, db=db, trust=trust_recipe)
     if run_now:
         finish(screen, values, question, thread_id=branch, db=db)
         return

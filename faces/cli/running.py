@@ -11,13 +11,12 @@ import typer
 
 from ...state.threads.answers import newest_question
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
-from ..views.console import one_line
-from ..views.live import LiveRun
+from ..views.console import LiveRun, one_line
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ..run_config import RunConfig
     from ..views.console import Screen
 
-    Given: TypeAlias = Mapping[str, Any] | Callable[[], Awaitable[Any]] | None
+    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
 
 __all__ = [
     "RESULT_KEYS",
@@ -35,6 +34,7 @@ __all__ = [
     "run_asking",
     "run_graph",
     "show_outcome",
+    "sources_of",
     "trusted_recipe",
 ]
 
@@ -61,7 +61,7 @@ def run_graph(
     Args:
         graph: A compiled graph with a checkpointer.
         given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
-            question. A callable is awaited for it once this process is the one that runs the thread.
+            question. A callable is called for it, in a thread, once this process is the one that runs the thread.
         thread_id: The thread.
         recipe: Kept with the run.
         screen: Where progress goes.
@@ -79,8 +79,8 @@ def run_graph(
     """
     from langgraph.errors import GraphDrained
 
+    from ...state.threads.kind import compared
     from ...state.threads.lease import LeaseHolder
-    from ...state.threads.record_checks import compared
 
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
     if callable(given):  # it is what `Thread` says to go on with
@@ -94,7 +94,7 @@ def run_graph(
             with bad_input():
                 control = await stack.enter_async_context(LeaseHolder(graph.checkpointer).leased(thread_id))
                 # Only now, since nobody else can change the thread any more.
-                begun = await given() if callable(given) else given
+                begun = await asyncio.to_thread(given) if callable(given) else given
             live = watch(screen, stack.enter_context(screen.thinking()), shown)
             # One stream of two kinds: progress to show, and the state, of which the last one is the result.
             async for mode, item in graph.astream(
@@ -165,13 +165,13 @@ def run_asking(
         from ...state import Thread
 
         # With round and person, so that it never answers a later question.
-        given = partial(Thread(graph, thread_id).aready_answer, reply, at=question["round"], by=question["by"])
+        given = partial(Thread(graph, thread_id).ready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
     saver: Any,
     thread_id: str,
-    ready: Callable[[Thread], Awaitable[Any]],
+    ready: Callable[[Thread], Any],
     *,
     screen: Screen,
     db: str,
@@ -182,7 +182,7 @@ def go_on(
     Args:
         saver: The database.
         thread_id: The thread.
-        ready: Awaited for the input to go on with: `Thread.aready`, or an answer by `Thread.aready_answer`.
+        ready: Returns the input to go on with: `Thread.ready`, or an answer by `Thread.ready_answer`.
         screen: Where progress goes.
         db: Named in what is said about resuming.
         trust: A recipe that somebody else wrote is followed without a question.
@@ -254,7 +254,9 @@ def finish(
             lambda screen: show_waiting(screen, question, thread_id=thread_id, db=db),
         )
         return
-    screen.result(data, lambda screen: show_outcome(screen, values, thread_id=thread_id, db=db))
+    screen.result(
+        data, lambda screen: show_outcome(screen, values, data.get("sources", ()), thread_id=thread_id, db=db)
+    )
     if values.get("stop_reason") == "failed":
         hint = "nothing of it is kept" if db == "memory" else f"go on with: {command('resume', thread_id, db=db)}"
         raise RunStoppedError(f"thread {thread_id} failed after its first draft; {hint}")
@@ -290,21 +292,23 @@ def _error_line(error: Exception) -> str:
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
     data = {"thread_id": thread_id, "task": values.get("task") or "", **{key: values.get(key) for key in RESULT_KEYS}}
-    if sources := _sources(values):
+    if sources := sources_of(values):
         data["sources"] = sources
     if "self_critique" in values:
         data["self_critique"] = values["self_critique"]
     return data
 
 
-def show_outcome(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
-    """Print the answer, why the run stopped, and what it cost."""
+def show_outcome(
+    screen: Screen, values: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], *, thread_id: str, db: str
+) -> None:
+    """Print the answer with the sources that it cites, why the run stopped, and what it cost."""
     reason = values.get("stop_reason")
     usage = values.get("usage") or {}
     screen.line("")
     screen.line(("answer", "bold"))
     screen.block(values.get("answer") or "(none: nothing was drafted)", indent=2)
-    for source in _sources(values):
+    for source in sources:
         places = [
             source["source"] or "unnamed source",
             *(f"{key} {source[key]}" for key in ("page", "line") if key in source),
@@ -332,7 +336,7 @@ def _why(values: Mapping[str, Any]) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _sources(values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def sources_of(values: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the sources that the answer cites."""
     # What reads a record is imported with it.
     from ...state.retrievals import cited_sources

@@ -15,10 +15,9 @@ from rich.text import Text
 from ...models.specs import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe, terminal_width
-from ..views.live import show_event
+from ..views.console import one_line, plain_table, safe, show_event, terminal_width
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
-from .running import RESULT_KEYS, show_outcome
+from .running import RESULT_KEYS, show_outcome, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,14 +230,14 @@ def show_drafts(
     if not whole:
         return
     if values.get("stop_reason"):
-        show_outcome(screen, values, thread_id=thread_id, db=db)
+        show_outcome(screen, values, sources_of(values), thread_id=thread_id, db=db)
     else:
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
 
 
 def show_replay(screen: Screen, replayed: Replay, *, thread_id: str) -> None:
     """Print what the record says, and whether the result agrees."""
-    show_outcome(screen, replayed.output, thread_id=thread_id, db="memory")
+    show_outcome(screen, replayed.output, sources_of(replayed.output), thread_id=thread_id, db="memory")
     screen.line("")
     if replayed.matches:
         screen.line(("✓ ", "green"), "the record and the result agree; no model was called")

@@ -1,4 +1,4 @@
-"""Terminal output: a command's result, its progress beside it, and text that is never obeyed. Internal."""
+"""Terminal output: a command's result, a run as it happens, and text that is never obeyed. Internal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,42 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from ...state.events import DRAFT_KINDS
 from ..problems import ReaderGoneError
+from .wording import (
+    REJECTED_WORDS,
+    STOP_WORDS,
+    amount,
+    left_out,
+    mark,
+    reason_style,
+    said_nothing,
+    score_of,
+    usage_words,
+    who_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-__all__ = ["REORDERING", "Screen", "one_line", "plain_table", "printed", "safe", "say", "shortened", "terminal_width"]
+__all__ = [
+    "REORDERING",
+    "LiveRun",
+    "QuietRun",
+    "Screen",
+    "doing",
+    "one_line",
+    "plain_table",
+    "printed",
+    "safe",
+    "say",
+    "shortened",
+    "show_event",
+    "terminal_width",
+]
 
 PIPE_WIDTH = 400
 """Columns of a table that is not printed on a terminal: wide enough that nothing is cut."""
@@ -187,3 +214,204 @@ def printed(*what: RenderableType, width: int | None = None) -> str:
 def terminal_width() -> int:
     """Return the columns of the terminal, or 100 where there is none."""
     return max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+
+
+INDENT = 2
+
+DOING = {
+    "generate": "drafting",
+    "refine": "revising",
+    "retrieve": "looking up passages",
+    "UseDir": "reading the folder",
+    "UseIndex": "opening the index",
+    "human": "asking a person",
+    "branch": "beginning",
+    "select": "comparing",
+}
+
+
+class LiveRun:
+    """Prints the progress items of one run in the order in which they come.
+
+    Args:
+        screen: Where to.
+        thinking: Says what is going on while nothing is printed.
+        shown: The rounds whose drafts are printed are added to it.
+    """
+
+    def __init__(self, screen: Screen, thinking: Callable[[str], None], shown: set[int] | None = None) -> None:
+        self._screen = screen
+        self._thinking = thinking
+        self._shown = set() if shown is None else shown
+        self._place: tuple[int, str] | None = None
+        """Of the last heading: the round, and the path where it is one of a search."""
+        self.gone: ReaderGoneError | None = None
+        """Nobody reads on: whoever runs the graph raises it between two steps."""
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Print one item of the `custom` stream; a node of the user's own may send others, which are left alone."""
+        try:
+            self._show(item)
+        except ReaderGoneError as gone:
+            # Not raised within a step: what the step pays for is kept at its end only.
+            self.gone = gone
+
+    def _show(self, item: Mapping[str, Any]) -> None:
+        kind = item.get("kind")
+        if kind == "start":
+            self._thinking(doing(item))
+        elif kind == "step":
+            self._thinking("")
+            _step(self._screen, item)
+        elif isinstance(kind, str) and "round" in item:
+            self._head(item)
+            self._thinking("")
+            if kind in DRAFT_KINDS:
+                self._shown.add(item["round"])
+            show_event(self._screen, item)
+
+    def _head(self, item: Mapping[str, Any]) -> None:
+        """Print the round, and whose it is, where it is another than that of the line before."""
+        if item.get("node") in BETWEEN_PATHS or item.get("by") in BETWEEN_PATHS:
+            self._place = None
+            return
+        place = (item["round"], str(item.get("branch") or ""))
+        late = item["kind"] == "verdict"  # it may be on the draft before a failed revision
+        if place != self._place and not (late and self._place is not None and place[1] == self._place[1]):
+            self._place = place
+            self._screen.line((f"round {place[0]}{_path(item)}", "bold"))
+
+
+class QuietRun(LiveRun):
+    """Shows what is going on, and nothing of the texts but the steps that found nothing to do."""
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Print one item of the `custom` stream."""
+        if item.get("kind") in ("start", "skipped"):
+            super().item(item)
+
+
+def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:
+    """Print one event of a record."""
+    show = {
+        "draft": _draft,
+        "revision": _draft,
+        "critique": _critique,
+        "human": _critique,
+        "verdict": _verdict,
+        "failure": _failure,
+        "retrieval": _retrieval,
+        "skipped": _skipped,
+        "level": _level,
+        "comparison": _comparison,
+    }.get(event["kind"], _other)
+    show(screen, event, indent)
+
+
+def doing(item: Mapping[str, Any]) -> str:
+    """Describe a `start` item: who is at work, and in which round."""
+    node = str(item.get("node"))
+    if node == "feedback":
+        return f"{item.get('by')} is judging the draft of round {item.get('round')}{_path(item)} …"
+    return f"{DOING.get(node, node)}, round {item.get('round')}{_path(item)} …"
+
+
+def _path(item: Mapping[str, Any]) -> str:
+    return f" · path {item['branch']}" if item.get("branch") else ""
+
+
+def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
+    parts = (who_of(event), *more, *usage_words(event.get("usage") or {}))
+    return " · ".join(filter(None, parts)), "dim"
+
+
+def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((event["kind"], "cyan"), " · ", _details(event), indent=indent)
+    if event["text"].strip():
+        screen.block(event["text"], indent=indent + INDENT)
+    if reason := event.get("rejected"):
+        screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
+
+
+def _critique(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    sign, style = mark(event.get("accepted"))
+    score = event.get("score")
+    more = [f"score {score_of(score)}"] if score is not None else []
+    if event.get("oracle"):
+        more.append("knows the gold answer")
+    if event.get("uncalibrated"):
+        more.append("uncalibrated")
+    if event.get("calibration") and event.get("accepted") is None:
+        more.append("may not say")
+    screen.line((f"{sign} ", style), _details(event, *more), indent=indent)
+    screen.block(event["text"] if event["text"].strip() else said_nothing(event), indent=indent + INDENT)
+
+
+def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    reason = event.get("stop_reason")
+    if reason is None:
+        screen.line((event["text"], "dim"), indent=indent)
+    elif event.get("out_of_steps"):
+        screen.line((event["text"], "yellow"), indent=indent)
+    else:
+        screen.line((f"{STOP_WORDS.get(reason, reason)}", reason_style(reason)), indent=indent)
+
+
+def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    if event.get("budget"):
+        screen.line((f"stopped in {event.get('node')}: {event['text']}", "yellow"), indent=indent)
+        return
+    where = event.get("branch") if event.get("node") == "branch" else event.get("node")
+    screen.line((f"failed in {where}: {event.get('error')}", "red"), indent=indent)
+    screen.block(event["text"], indent=indent + INDENT)
+
+
+def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    passages = event.get("documents") or []
+    withheld = [f"{amount(len(hidden), 'passage')} withheld"] if (hidden := event.get("withheld")) else []
+    screen.line(
+        ("retrieval", "cyan"), " · ", _details(event, amount(len(passages), "passage"), *withheld), indent=indent
+    )
+    screen.block(event["text"], indent=indent + INDENT)
+    for number, document in enumerate(passages, start=1):
+        likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
+        start = shortened(str(document.get("text", "")), 80)
+        screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
+
+
+def _step(screen: Screen, item: Mapping[str, Any]) -> None:
+    """Show what an agent does for its draft; its last words are the draft itself."""
+    if item["step"] == "tool_call":
+        screen.line(("calls ", "magenta"), shortened(item["text"], 160), indent=INDENT)
+    elif item["step"] == "tool_result":
+        style = "dim" if item.get("status") == "success" else "red"
+        screen.line((f"{item['tool']} → {shortened(item['text'], 160)}", style), indent=INDENT)
+
+
+def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    text = f"{item.get('node')} changed nothing: {item.get('text')}"
+    screen.line((left_out(item) if item.get("node") == "branch" else text, "yellow"), indent=indent)
+
+
+def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(item.get("text") or ""), "dim"), indent=indent)
+
+
+def _comparison(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
+    """Show what a judge said of two paths of a search."""
+    outcome = f"{item['winner']} is better" if item.get("winner") else "a tie"
+    pair = f"{item.get('first')} and {item.get('second')}"
+    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {outcome}", "dim"), indent=indent)
+    for remark in (*(item.get("reasons") or ()), item.get("error")):
+        if remark:
+            screen.block(str(remark), indent=indent + INDENT)
+
+
+def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
+    screen.line((str(event["kind"]), "cyan"), " · ", _details(event), indent=indent)
+    if event.get("text"):
+        screen.block(str(event["text"]), indent=indent + INDENT)
+
+
+BETWEEN_PATHS = ("branch", "select")
+"""The nodes of a search that speak of several paths, or of one that never began."""

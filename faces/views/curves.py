@@ -91,18 +91,11 @@ def _drawn(facts: Mapping[str, Any], kind: str) -> bytes:
         figure = Figure(figsize=(8.6, 3.1), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, one in enumerate(facts["threads"]):
-            named = number < NAMED
-            looks: dict[str, Any] = {
-                "color": f"C{number % COLOURS}" if named else "C2",
-                "marker": MARKERS[(number // COLOURS + number) % len(MARKERS)] if named else "",
-                "linestyle": LINES[(number // COLOURS) % len(LINES)],
-                "linewidth": 1.6 if named else 0.6,
-            }
-            label = shortened(one["thread_id"], 34)
             known = [(place, score) for place, score in one["scores"] if score is not None]
-            left.plot([place for place, _ in known], [score for _, score in known], **looks)
+            left.plot([place for place, _ in known], [score for _, score in known], **_looks(number))
             places, tokens = [place for place, _ in one["tokens"]], [spent for _, spent in one["tokens"]]
-            right.plot(places, tokens, label=label if named else None, **looks)
+            label = shortened(one["thread_id"], 34) if number < NAMED else None
+            right.plot(places, tokens, label=label, **_looks(number))
         left.set_title("Score of each draft", loc="left")
         left.set_ylim(-0.05, 1.05)
         if not facts["scored"]:
@@ -125,3 +118,14 @@ def _drawn(facts: Mapping[str, Any], kind: str) -> bytes:
         told = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         figure.savefig(stream, format=kind, metadata=told, dpi=130)
         return stream.getvalue()
+
+
+def _looks(number: int) -> dict[str, Any]:
+    """Return the line style of a thread, by its place among those that are drawn."""
+    named = number < NAMED
+    return {
+        "color": f"C{number % COLOURS}" if named else "C2",
+        "marker": MARKERS[(number // COLOURS + number) % len(MARKERS)] if named else "",
+        "linestyle": LINES[(number // COLOURS) % len(LINES)],
+        "linewidth": 1.6 if named else 0.6,
+    }

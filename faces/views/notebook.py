@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state import Thread
 from ...state.dual import drive
-from ...state.threads.kind import kind_of
-from ...state.threads.record_checks import compared
+from ...state.threads.kind import compared, kind_of
 from ...state.threads.snapshots import snapshots
 from .console import one_line
 from .curves import curve_facts, curve_pictures, curve_png, curve_text

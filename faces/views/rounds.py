@@ -43,20 +43,14 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     path = [event for event in run if place_of(event)[1] == branch]
     here = [event for event in path if event["round"] == number and event["kind"] != "task"]
     written = [event for event in here if event["kind"] in DRAFT_KINDS]
-    # That it was accepted stands beside what accepted it.
-    notes = [
-        event
-        for event in here
-        if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
-        and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
-    ]
+    notes = list(filter(_is_note, here))
     if not written and all(event["kind"] == "verdict" for event in notes):
         return None
     last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
     return {
         "name": f"Round {number}" + (f", path {branch}" if branch else ""),
         "round": number,
-        "by": who_of(written[-1]) if written else "",
+        "by": who_of(last),
         "what": str(last["kind"]),
         **_drafted(RunSummary().grown(path), number, str(last["text"])),
         "rejected": [row for row in map(event_row, written) if row["verdict"]],
@@ -64,6 +58,13 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
         "notes": [event_row(event) for event in notes],
         **totals([event_row(event) for event in here]),
     }
+
+
+def _is_note(event: Event) -> bool:
+    """Tell if an event stands below a round: that it was accepted stands beside what accepted it."""
+    if event["kind"] == "verdict":
+        return event.get("stop_reason") not in (None, "accepted")
+    return event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
 
 
 def _drafted(summary: RunSummary, number: int, written: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .console import printed, safe, shortened, terminal_width
-from .wording import REJECTED_WORDS, amount, mark, money, said_nothing, score_of, seconds, stop_words, who_of
+from .wording import REJECTED_WORDS, amount, left_out, mark, money, said_nothing, score_of, seconds, stop_words, who_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ROUND_BEGINS",
     "event_row",
-    "left_out",
     "timeline_facts",
     "timeline_text",
     "totals",
@@ -104,13 +103,6 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def left_out(event: Mapping[str, Any]) -> str:
-    """Name the path of a search that never began, and the reason."""
-    reason = str(event.get("text"))
-    why = "another path was accepted" if reason == "accepted" else stop_words(reason)
-    return f"path {event.get('branch')} left out: {why}"
-
-
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the sums of the rows' costs; the dollars are `None` as soon as one price is not known."""
     rows = list(rows)
@@ -141,13 +133,18 @@ def timeline_text(facts: Mapping[str, Any]) -> str:
             pad = " " * (width - cell_len(cell))
             cells.append(pad + cell if place in NUMBERS else cell + pad)
         lines.append("  ".join(cells).rstrip())
+    return "\n".join([*lines, "", _footer(facts)])
+
+
+def _footer(facts: Mapping[str, Any]) -> str:
+    """Return the line below a timeline: how the thread ended, what it cost, and what is next."""
     facts_line = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
     if facts["ours"]:
         tokens = amount(facts["total_tokens"], "token")
         facts_line += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
     facts_line.append(seconds(facts["total_seconds"]))
     waiting = [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
-    return "\n".join([*lines, "", " · ".join([*facts_line, *waiting])])
+    return " · ".join([*facts_line, *waiting])
 
 
 HEAD = ["step", "node", "who", "what", "tokens", "time", "verdict", "said"]

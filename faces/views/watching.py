@@ -140,8 +140,7 @@ def _in_cell() -> Iterator[Callable[[Watch, str, Any], None]]:
 
 @contextmanager
 def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
-    from .console import Screen
-    from .live import LiveRun
+    from .console import LiveRun, Screen
 
     screen = Screen()
     with screen.thinking() as thinking:

@@ -14,6 +14,7 @@ __all__ = [
     "STOP_WORDS",
     "amount",
     "checked_reason",
+    "left_out",
     "mark",
     "money",
     "moved",
@@ -48,6 +49,13 @@ STOP_WORDS: Mapping[str | None, str] = {
 def stop_words(reason: str | None) -> str:
     """Return a stop reason in words; a reason that is none of ours is returned as it is."""
     return STOP_WORDS.get(reason, str(reason))
+
+
+def left_out(event: Mapping[str, Any]) -> str:
+    """Name the path of a search that never began, and the reason."""
+    reason = str(event.get("text"))
+    why = "another path was accepted" if reason == "accepted" else stop_words(reason)
+    return f"path {event.get('branch')} left out: {why}"
 
 
 def who_of(event: Mapping[str, Any]) -> str:

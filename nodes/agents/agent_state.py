@@ -15,9 +15,9 @@ from langgraph.channels import BinaryOperatorAggregate
 from langgraph.managed.is_last_step import RemainingStepsManager
 from typing_extensions import TypedDict
 
-from ...state.checked_channels import CheckedDelta
+from ...state.checked_channels import NEVER, CheckedDelta
 from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, append_events, clean
-from ...state.schema import NEVER, KnownEvent, RunValues
+from ...state.schema import KnownEvent, RunValues
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ...state.usage import NO_USAGE, Usage, add_usage
 from ..writing.prompt_injection import fence, opens_part

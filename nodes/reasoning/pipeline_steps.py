@@ -19,8 +19,7 @@ from ...state.limits import limits_in_force, merged_limits
 from ...state.schema import Raised, RefineState
 from ...state.stopping import REFUSED_OUTSIDE, StopReason, decide, since_verdict, spent_budget
 from ...state.summary import current_run, latest_draft, rounds, usage_total
-from ...state.threads.kind import ForkPoint, GraphKind
-from ...state.threads.record_checks import differences, fingerprint_in_force, made_by
+from ...state.threads.kind import ForkPoint, GraphKind, differences, fingerprint_in_force, made_by
 from ...state.usage import NO_USAGE
 from ..retrieve import retrieve
 from ..runtime.step import Logic, Step, Steps, call, emit

@@ -256,10 +256,12 @@ class Step(Runnable[Any, Update]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: A002
         """Run the node, awaiting its calls; callables that are not async run in a worker thread."""
         config = config or {}
-        execution = Execution(config)
+        execution, control = Execution(config), control_in(config)
         before = EXECUTION.set(execution)
         logic = self.logic(input, config)
-        RUNNING.begin()
+        RUNNING.now += 1
+        if RUNNING.now >= RUNNING.many:
+            RUNNING.hint()
         try:
             update = await adrive(logic)
         except Exception as error:
@@ -269,12 +271,12 @@ class Step(Runnable[Any, Update]):
         finally:
             logic.close()  # in its own context, also where it was cancelled
             EXECUTION.reset(before)
-            RUNNING.end()
+            RUNNING.now -= 1
         if not execution.called:
             return update
         if execution.journal and execution.journal.failed_in(update):
             await execution.journal.aforget()
-        if isinstance(control := control_in(config), StopControl):
+        if isinstance(control, StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
 

@@ -16,10 +16,9 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp, GraphDrained
 
 from ...state.dual import Do, adrive, do, do_all, drive
-from ...state.storage.memory import IndexedMemorySaver
-from ...state.threads.kind import kind_of
+from ...state.storage.sqlite import IndexedMemorySaver
+from ...state.threads.kind import CHECKED, kind_of
 from ...state.threads.lease import LeaseHolder, leased
-from ...state.threads.record_checks import CHECKED
 from ..runtime.dual import streaming
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter

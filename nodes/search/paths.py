@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ...state.checked_channels import CheckedDelta
+from ...state.checked_channels import NEVER, CheckedDelta
 from ...state.events import Event, digest
 from ...state.first_nodes import PREPARE
-from ...state.schema import NEVER, RefineOutput, RefineState
+from ...state.schema import RefineOutput, RefineState
 from ...state.summary import accepted_by, best_draft, draft_rank, oracle_touched, rounds, usage_total
 from ...state.threads.kind import ForkPoint, GraphKind
 from ...state.usage import Usage, add_usage  # langgraph reads the annotations at run time

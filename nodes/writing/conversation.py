@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages, convert_to_openai_messages
 
-from ...state.conversation import Waiting, before_task, conversation_of, said_so_far
+from ...state.checked_channels import Waiting
+from ...state.conversation import before_task, conversation_of, said_so_far
 from .prompt_injection import fence, opens_part
 from .replies import read_text
 

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Body, Response
 from pydantic import Field
 
 from ...state import BadCheckpointError
-from ...state.threads.kind import kind_of
-from ...state.threads.record_checks import EditedRecordError
+from ...state.threads.kind import EditedRecordError, kind_of
 from ...state.threads.snapshots import astate_of
 from ..engine.engine import Engine
 from ..engine.requests import checked_id, checked_input, checked_update, checked_values

@@ -13,8 +13,8 @@ from ...nodes.runtime.call_ceiling import under_ceiling
 from ...state import ChangedGraphError, Thread
 from ...state.storage.lease_keeper import TAKEN_OVER
 from ...state.storage.leases import LostLeaseError, this_process
+from ...state.threads.kind import EditedRecordError, compared
 from ...state.threads.lease import LeaseHolder
-from ...state.threads.record_checks import EditedRecordError, compared
 from .records import now
 from .requests import MODES
 from .runs import LOG, BadRequestError, NotThereError, Run, RunStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...state.checked_channels import DATA_ERRORS, check_update
-from ...state.conversation import given_messages
+from ...state.checked_channels import given_messages
+from ...state.checked_values import DATA_ERRORS, check_update
 from ...state.limits import MOST_TOKENS, merged_limits
 from ...state.stopping import check_record
 from ...state.threads.kind import kind_of

@@ -11,8 +11,7 @@ from ...faces.problems import BadInputError
 from ...faces.run_config import RunConfig
 from ...faces.sessions import any_reader
 from ...state.storage.index import BadRunError
-from ...state.threads.kind import kind_of
-from ...state.threads.record_checks import changes
+from ...state.threads.kind import changes, kind_of
 from ...state.threads.snapshots import astate_of
 from .assistants import cached
 from .ownership import LOCAL

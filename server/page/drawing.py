@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...faces.views.console import doing
 from ...faces.views.documents import html_environment, macros, part
-from ...faces.views.live import doing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

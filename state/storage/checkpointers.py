@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from .memory import IndexedMemorySaver
     from .postgres import IndexedPostgresSaver
     from .sqlite import IndexedSqliteSaver
 
-    IndexedSaver: TypeAlias = IndexedMemorySaver | IndexedPostgresSaver | IndexedSqliteSaver
+    IndexedSaver: TypeAlias = IndexedPostgresSaver | IndexedSqliteSaver
 
-__all__ = ["Checkpointer", "DatabaseKind", "kind_and_place", "open_checkpointer", "without_secrets"]
+__all__ = ["IN_MEMORY", "Checkpointer", "DatabaseKind", "kind_and_place", "open_checkpointer", "without_secrets"]
 
 DatabaseKind: TypeAlias = Literal["memory", "sqlite", "postgres"]
+IN_MEMORY = ("memory", ":memory:", "sqlite:///:memory:")
+"""Names of a database that is gone with its process."""
 
 
 def open_checkpointer(
@@ -110,7 +111,7 @@ def _opened(
 
         seal = Seal(seal_key)
     if kind == "memory":
-        from .memory import IndexedMemorySaver
+        from .sqlite import IndexedMemorySaver
 
         return IndexedMemorySaver(allow=allow, seal=seal)
     if key is not None:
@@ -178,7 +179,7 @@ def kind_and_place(url: str | Path) -> tuple[DatabaseKind, str]:
         return "sqlite", os.path.expanduser(url)
     if not isinstance(url, str) or not url.strip() or "\0" in url or url.startswith("file:"):
         raise ValueError(_refusal(url))
-    if url in ("memory", ":memory:", "sqlite:///:memory:"):
+    if url in IN_MEMORY:
         return "memory", ""
     scheme, separator, rest = url.partition("://")
     if not separator:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import builtins
+import json
 from abc import abstractmethod
 from asyncio import get_running_loop
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
-from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
+from ..checked_channels import placed
+from ..checked_values import DATA_ERRORS, BadCheckpointError, bad_checkpoint
 from ..dual import adrive, drive, in_db_executor
 from ..langgraph_internals import RUNTIME
-from .checkpoint_order import ClockError, read_checkpoint
 from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
-from .index import RunIndex, RunsTable, row_from_checkpoint, stored_sizes, stored_values
-from .journal import RECORDS, Journal, JournalInMemory, JournalTable
+from .index import RunIndex, row_from_checkpoint, stored_sizes, stored_values
+from .journal import RECORDS, Journal
 from .lease_keeper import LeaseKeeper
-from .leases import LeaseDialect, LeaseTable, LostLeaseError
-from .listed import histories, listed
-from .memory import RunsInMemory
+from .leases import LeaseDialect, Leases, LostLeaseError
+from .listed import ClockError, ListedPlace, histories, listed, read_checkpoint
 from .thread_rows import off_rows
 from .trust import name_key
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
 
-    from .group_writer import Committer
     from .index import Query
     from .lease_keeper import Lease
     from .thread_rows import ThreadRows
@@ -58,10 +57,13 @@ SELECT_NEWEST = (
 )
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     """Core of a database's saver, to be put first among its bases. Nothing of it blocks an event loop.
 
-    A database says how it reads (`_read_tuple`, `_read_list`, `_read_history`, safe from several threads), which
+    A database says how it reads (`_stored_tuple`, `_read_list`, `_stored_history`, safe from several threads), which
     rows a checkpoint is, and in `inserts` how rows get into its tables. `list` has read everything when it returns, so
     a consumer of `alist` may use the saver as it likes.
 
@@ -70,8 +72,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     Args:
         saver: Arguments of the saver that it is mixed into.
         serde: Reads and writes values.
-        committers: One for each writer thread.
-        width: How many calls the database serves at once.
+        writer: Writes to the database; the saver closes it.
+        width: How many calls the database serves at once; 0 where nothing can make them wait.
     """
 
     serde: PlainSerializer
@@ -88,26 +90,35 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     lease_table_missing: type[Exception]
     """Raised by a statement on a table that is not there."""
 
-    def __init__(self, *saver: Any, serde: PlainSerializer, committers: Sequence[Committer], width: int) -> None:
+    def __init__(self, *saver: Any, serde: Any, writer: GroupWriter, width: int) -> None:
         super().__init__(*saver, serde=serde)
         self.vault = serde.vault
         """Encrypts what is kept; `None` where there is no key."""
         self.seal = serde.seal
-        self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database")
-        self.writer = GroupWriter(*committers)
-        self.runs: RunIndex = RunsTable(self._query, self.vault, db_executor=self.db_executor)
-        self.leases = LeaseKeeper(LeaseTable(self))
-        self.foreign = ForeignRuns(self.leases)
-        self.journal: Journal = JournalTable(self)
+        self.db_executor = ThreadPoolExecutor(width, thread_name_prefix="redraft-database") if width else None
+        self.writer = writer
+        self.runs = RunIndex(self._query, self.vault, db_executor=self.db_executor)
+        self.leases = LeaseKeeper(Leases(self))
+        self.journal = Journal(self)
 
-    def read_only(self, tables: Collection[str]) -> None:
-        """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it."""
+    @cached_property
+    def foreign(self) -> ForeignRuns:
+        """The runs of graphs that don't say where they begin."""
+        return ForeignRuns(self.leases)
+
+    def read_only(self, tables: Collection[str], beside: DatabaseSaver) -> None:
+        """Do without the tables that a database lacks, as LangGraph's own savers leave it: nothing is written to it.
+
+        Args:
+            tables: Those that it has.
+            beside: An empty one in memory, whose tables are used in place of those that it has not.
+        """
         self.lengths = {table: length for table, length in self.lengths.items() if table in tables}
         if "redraft_journal" not in tables:
-            self.journal = JournalInMemory()
+            self.journal = beside.journal
         if "runs" in tables:
             return
-        self.runs = RunsInMemory(RLock())
+        self.runs = beside.runs
         for (thread_id,) in self._query("SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''", {}):
             stored = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
             if stored is None:
@@ -118,12 +129,13 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
                 values = {**values, "task": led.get("seed")}
             whole: Any = {**stored.checkpoint, "channel_values": values}
             if (row := row_from_checkpoint(stored.config, whole, stored.metadata)) is not None:
-                self.runs.upsert(row)
+                beside.writer.write(Rows(beside.inserts["runs"], [stored_values(row, None)]))
 
     def close(self) -> None:
         """Wait for what is under way, and commit what was put."""
         # First the calls under way, which may still put something.
-        self.db_executor.shutdown()
+        if self.db_executor is not None:
+            self.db_executor.shutdown()
         self.leases.close()
         self.writer.close()
 
@@ -141,14 +153,28 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Make the table of leases where it is not there."""
 
     @abstractmethod
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read a checkpoint, as LangGraph's `get_tuple`."""
 
-    @abstractmethod
     def _checkpoint_steps(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
     ) -> list[Rows]:
-        """Return the rows that LangGraph's saver writes. Serialised here, so that a bad value stops its caller only."""
+        """Return the rows that LangGraph's saver writes: one, as for SQLite, where a database keeps no value apart.
+
+        Serialised here, so that a bad value stops its caller only.
+        """
+        place = config["configurable"]
+        stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
+        row = (
+            str(place["thread_id"]),
+            place["checkpoint_ns"],
+            checkpoint["id"],
+            place.get("checkpoint_id"),
+            *self.serde.dumps_typed(checkpoint),
+            # As LangGraph's saver: a lone surrogate in metadata is dropped.
+            _to_json(stored).encode("utf-8", "ignore"),
+        )
+        return [Rows(self.inserts["checkpoints"], [row])]
 
     # reading
 
@@ -169,7 +195,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """
         thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
-            if self.foreign.begins(config):
+            if self._has_no_run(config) and self.foreign.begins(config):
                 drive(self.foreign.begin(config))
         elif thread_id in self.writer.ahead:
             self.writer.write(thread_id=thread_id)
@@ -178,13 +204,26 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id = str(config["configurable"]["thread_id"])
         if RUNTIME in config["configurable"]:
-            if self.foreign.begins(config):
+            if self._has_no_run(config) and self.foreign.begins(config):
                 await adrive(self.foreign.begin(config))
         elif thread_id in self.writer.ahead:
             await self.writer.awrite(thread_id=thread_id)
         return None if self._is_new(thread_id) else self._noted(config, await self._aread_tuple(config))
 
+    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        try:
+            return self._stored_tuple(config)
+        except BadCheckpointError:
+            raise
+        except DATA_ERRORS as error:
+            raise bad_checkpoint(self._place(config), error) from error
+
     _aread_tuple = in_db_executor(_read_tuple)
+
+    def _has_no_run(self, config: RunnableConfig) -> bool:
+        """Return whether it is not known of which run a config is: nobody has said where that begins."""
+        lease = self.leases.lease_of(config)
+        return lease is None or isinstance(lease, ForeignLease)
 
     def _is_new(self, thread_id: str) -> bool:
         """Return whether nothing is kept of a thread: this process saw that when it took the lease."""
@@ -201,14 +240,24 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         return found
 
     @abstractmethod
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Read a channel's deltas, as LangGraph's `get_delta_channel_history`."""
+
+    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        try:
+            return placed(self._stored_history(config, channels), partial(self._place, config))
+        except BadCheckpointError:
+            raise
+        except DATA_ERRORS as error:
+            raise bad_checkpoint(self._place(config), error) from error
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        found = histories(config, channels, self._read_history)
-        self._check_sealed(config, found, self._read_tuple)
+        alone = not isinstance(config["configurable"], ListedPlace)
+        found = self._read_history(config, channels) if alone else histories(config, channels, self._read_history)
+        if self.seal is not None:
+            self._check_sealed(self.seal, config, found)
         return found
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
@@ -479,7 +528,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             name_key(self.serde, dict(writes), error)
             raise
         steps = [Rows(self.inserts["writes" if replaced else "new_writes"], rows)]
-        if lease is not None and lease.said and isinstance(self.journal, JournalTable):
+        if lease is not None and lease.said:
             steps += self.journal.referring(lease, task[0], task[1], writes)
         return thread_id, task, steps
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import json
 import os
+import sqlite3
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -17,14 +19,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .leases import LostLeaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 
-__all__ = ["UNHELD", "Committer", "GroupWriter", "NoCommitter", "Put", "Rows", "Statement", "UnavailableError"]
+__all__ = [
+    "UNHELD",
+    "Committer",
+    "GroupWriter",
+    "Insert",
+    "NoCommitter",
+    "Put",
+    "Rows",
+    "SqliteCommitter",
+    "Statement",
+    "UnavailableError",
+    "committed",
+    "settle",
+]
 
 AHEAD_S = 0.002
 """How long what was put ahead waits for what follows."""
 UNHELD = 0
 """In place of a fencing token: it is written while nobody runs the thread."""
+NORMAL = 1
+"""SQLite's number for `synchronous=NORMAL`."""
+MOST_ROWS = 64
+"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +130,107 @@ class NoCommitter(Committer):
         """Do nothing: it holds nothing."""
 
 
+@dataclass(frozen=True, eq=False)
+class Insert:
+    """One way to insert into a table. Rows of several puts go into one statement: `head (…), (…) tail`."""
+
+    table: str
+    head: str
+    columns: int
+    tail: str = ""
+
+    def sql(self, rows: int) -> str:
+        """Return the statement for so many rows."""
+        row = f"({', '.join('?' * self.columns)})"
+        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
+
+
+class SqliteCommitter(Committer):
+    """Commits through one connection.
+
+    Args:
+        conn: In autocommit mode, and usable from another thread.
+    """
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+        self._synchronous: int | None = None
+        self._set = 0
+
+    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
+        self._flush(any(not isinstance(step, Statement) or step.durable for put in puts for step in put.steps))
+        try:
+            self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
+        except sqlite3.Error as error:
+            raise UnavailableError(error) from error
+        try:
+            refused = self._refused(puts)
+            self._execute([put for put in puts if put not in refused] if refused else puts)
+            self._conn.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
+                self._conn.rollback()
+            raise
+        return refused
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def _refused(self, puts: Sequence[Put]) -> Collection[Put]:
+        """Return the puts whose threads others have taken. Nobody takes one before the transaction ends."""
+        refused: set[Put] = set()
+        if fences := {put.fence for put in puts if put.fence}:
+            lost = fences.difference(fence for (fence,) in self._conn.execute(LATEST, (json.dumps(list(fences)),)))
+            refused.update(put for put in puts if put.fence in lost)
+        if free := {put.thread_id for put in puts if put.fence == UNHELD}:
+            held = {name for (name,) in self._conn.execute(HELD, (json.dumps(list(free)),))}
+            refused.update(put for put in puts if put.fence == UNHELD and put.thread_id in held)
+        return refused
+
+    def _flush(self, durable: bool) -> None:
+        """Let the next transaction be on the disk when it is committed, or not necessarily."""
+        if self._synchronous is None:
+            self._synchronous = int(self._conn.execute("PRAGMA synchronous").fetchone()[0])
+            self._set = self._synchronous
+        wanted = self._synchronous if durable else min(self._synchronous, NORMAL)
+        if wanted != self._set:
+            self._conn.execute(f"PRAGMA synchronous = {wanted}")
+            self._set = wanted
+
+    def _execute(self, puts: Iterable[Put]) -> None:
+        """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""
+        waiting: dict[str, Rows] = {}
+        for put in puts:
+            for step in put.steps:
+                if isinstance(step, Statement):
+                    self._insert(waiting)
+                    put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
+                    continue
+                found = waiting.get(step.insert.table)
+                if found is not None and found.insert is not step.insert:  # what was put first comes first
+                    self._insert(waiting)
+                    found = None
+                if found is None:
+                    found = waiting[step.insert.table] = Rows(step.insert, [])
+                found.values.extend(step.values)
+        self._insert(waiting)
+
+    def _insert(self, waiting: dict[str, Rows]) -> None:
+        for found in waiting.values():
+            rows, start = found.values, 0
+            while left := len(rows) - start:
+                size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
+                self._conn.execute(
+                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
+                )
+                start += size
+        waiting.clear()
+
+
+LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
+HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
+
+
 Result: TypeAlias = tuple[Put, BaseException | None]
 """A put and its error, or `None` where it is committed."""
 
@@ -129,7 +249,7 @@ class GroupWriter:
     def __init__(self, *committers: Committer) -> None:
         self._queues: list[SimpleQueue[list[Put] | None]] = [SimpleQueue() for _ in committers]
         self._gathered: dict[asyncio.AbstractEventLoop, list[Put]] = {}
-        self.ahead: weakref.WeakValueDictionary[str, Put] = weakref.WeakValueDictionary()
+        self.ahead: MutableMapping[str, Put] = weakref.WeakValueDictionary()
         """By thread, what was put ahead and may not be written yet; `write` waits for it."""
         self._lock = threading.Lock()
         # A forked child has this object without its threads: what it put would wait for ever.
@@ -216,7 +336,7 @@ class GroupWriter:
                 self._hand(puts)
         except RuntimeError as error:
             # Called by the loop, so nobody would see the error; those who wait do.
-            _settle([(put, error) for put in puts])
+            settle([(put, error) for put in puts])
 
     def _hand(self, puts: list[Put]) -> None:
         if os.getpid() != self._pid:
@@ -268,7 +388,7 @@ def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committ
                 break
         ended = found is None
         for group in _groups(_joined(puts, failed), committer.largest_group):
-            results = _committed(committer, group)
+            results = committed(committer, group)
             failed |= {(put.thread_id, put.fence): error for put, error in results if put.ahead and error is not None}
             _wake(results)
             del group, results  # what was written need not stay in memory while this waits
@@ -316,7 +436,8 @@ def _groups(puts: list[Put], largest: int) -> Iterator[list[Put]]:
         yield group
 
 
-def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
+def committed(committer: Committer, puts: list[Put]) -> list[Result]:
+    """Commit these, each alone where they can't be committed together, and return each with its error."""
     try:
         refused = committer.commit(puts)
     except UnavailableError as error:
@@ -325,7 +446,7 @@ def _committed(committer: Committer, puts: list[Put]) -> list[Result]:
     except BaseException as error:  # raised to whom it belongs
         if len(puts) == 1:
             return [(puts[0], error)]
-        return [result for put in puts for result in _committed(committer, [put])]
+        return [result for put in puts for result in committed(committer, [put])]
     return [(put, LostLeaseError(put.thread_id) if put in refused else None) for put in puts]
 
 
@@ -337,13 +458,14 @@ def _wake(results: Iterable[Result]) -> None:
             by_loop.setdefault(put.loop, []).append((put, error))
     for loop, settled in by_loop.items():
         if loop is None:
-            _settle(settled)
+            settle(settled)
             continue
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
-            loop.call_soon_threadsafe(_settle, settled)
+            loop.call_soon_threadsafe(settle, settled)
 
 
-def _settle(results: Iterable[Result]) -> None:
+def settle(results: Iterable[Result]) -> None:
+    """Give those who wait their rows or their error."""
     for put, error in results:
         if put.waiter.done():  # cancelled
             continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from ..checked_channels import bare, naming
+from ..checked_values import bare, naming
 from ..dual import in_db_executor
 from ..events import broken_links
 from ..langgraph_internals import DeltaSnapshot
@@ -21,7 +21,7 @@ from .listed import is_older
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -76,6 +76,7 @@ class Housekeeping(ABC):
         db_executor: Any
         list: Any
         delete_thread: Any
+        _read_tuple: Any
 
     seal: Seal | None = None
     """Seals checkpoints; `None` where none is sealed."""
@@ -189,11 +190,11 @@ class Housekeeping(ABC):
         _check_record(found)
         return self._keep_new(found, thread_id or found.thread_id)
 
-    def _check_sealed(self, config: Any, read: Mapping[str, Any], read_tuple: Callable[[Any], Any]) -> None:
+    def _check_sealed(self, seal: Seal, config: Any, read: Mapping[str, Any]) -> None:
         """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
-        if self.seal is not None and {"events", "task"} & read.keys() and not is_older(config):
+        if {"events", "task"} & read.keys() and not is_older(config):
             with naming(lambda: config["configurable"]):
-                self.seal.check_record(read_tuple(config), read, read_tuple)
+                seal.check_record(self._read_tuple(config), read, self._read_tuple)
 
     def seal_thread(self, thread_id: str) -> None:
         """Seal a thread of before there was a key, or one that somebody went on with who has none, as it stands.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -41,7 +40,6 @@ __all__ = [
     "RunIndex",
     "RunRow",
     "Runs",
-    "RunsTable",
     "row_from_checkpoint",
     "stored_sizes",
     "stored_values",
@@ -99,56 +97,6 @@ KEPT = ("preset", "task", "parent_thread_id", "parent_checkpoint_id", "fork_at",
 """Known from the first call's metadata, or the checkpoint that begins a task, and kept where a later one lacks it."""
 
 Runs: TypeAlias = list[RunRow]
-
-
-class RunIndex(ABC):
-    """Rows of the threads of one database, newest first."""
-
-    db_executor: Executor | None = None
-    """Where the async twins run; `None` where nothing can make them wait."""
-
-    @abstractmethod
-    def list(
-        self,
-        *,
-        limit: int = 50,
-        before: Position | None = None,
-        preset: str | None = None,
-        stop_reason: str | None = None,
-        parent: str | None = None,
-    ) -> Runs:
-        """Return at most `limit` rows, the last created first; a page never repeats a row of the one before it.
-
-        Args:
-            limit: Rows on a page, at least 1.
-            before: `position` of the last row of the page before; default: the first page.
-            preset: Only threads of this preset.
-            stop_reason: Only threads that stopped for this reason; `"running"` means those that have none.
-            parent: Only forks of this thread.
-
-        Raises:
-            ValueError: If `limit` is below 1.
-        """
-
-    @abstractmethod
-    def get(self, thread_id: str) -> RunRow | None:
-        """Return the row of this thread, or `None` if the database has no such thread."""
-
-    @abstractmethod
-    def children(self, thread_id: str) -> Runs:
-        """Return every fork of this thread, the first created first."""
-
-    def child_ids(self, thread_id: str) -> Sequence[str]:
-        """Return the thread ids of the forks of this thread, in any order."""
-        return [row.thread_id for row in self.children(thread_id)]
-
-    @abstractmethod
-    def ids(self, prefix: str = "", *, limit: int = 1000) -> Sequence[str]:
-        """Return the ids of the threads that begin so, the last moved first, without the paths of searches."""
-
-    alist = in_db_executor(list)  # noqa: A003  (the method above)
-    aget = in_db_executor(get)
-    achildren = in_db_executor(children)
 
 
 def with_paths(index: RunIndex, thread_id: str) -> list[str]:
@@ -322,8 +270,8 @@ class BadRunError(ValueError):
     """Row of the index that it can't have written."""
 
 
-class RunsTable(RunIndex):
-    """The `RunIndex` of a database, read through its saver's own connection.
+class RunIndex:
+    """Rows of the threads of one database, newest first, read through its saver's own connection.
 
     A row that is none of ours is refused by `get`; a list shows that it is there and what is wrong with it, so that one
     bad row hides no other thread.
@@ -331,7 +279,7 @@ class RunsTable(RunIndex):
     Args:
         query: Runs one statement.
         vault: Decrypts the rows; `None` where there is no key.
-        db_executor: Where the async twins run.
+        db_executor: Where the async twins run; `None` where nothing can make them wait.
     """
 
     def __init__(self, query: Query, vault: Vault | None = None, *, db_executor: Executor | None = None) -> None:
@@ -340,7 +288,7 @@ class RunsTable(RunIndex):
         self._vault = vault
 
     def get(self, thread_id: str) -> RunRow | None:
-        """As `RunIndex` says.
+        """Return the row of this thread, or `None` if the database has no such thread.
 
         Raises:
             BadRunError: What is stored of the thread is no row of this index.
@@ -349,15 +297,18 @@ class RunsTable(RunIndex):
         return _row(rows[0], self._vault) if rows else None
 
     def children(self, thread_id: str) -> Runs:
+        """Return every fork of this thread, the first created first."""
         statement = f"{SELECT_RUNS} WHERE {FILTERS['parent']} ORDER BY created_at, thread_id"
         return self._rows(statement, {"parent": thread_id})
 
     def child_ids(self, thread_id: str) -> Sequence[str]:
+        """Return the thread ids of the forks of this thread, in any order."""
         # Without the rest of their rows, which may be unreadable: they can be deleted all the same.
         rows = self.query(f"SELECT thread_id FROM runs WHERE {FILTERS['parent']}", {"parent": thread_id})  # noqa: S608
         return [name for (name,) in rows if isinstance(name, str)]
 
     def ids(self, prefix: str = "", *, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of the threads that begin so, the last moved first, without the paths of searches."""
         statement = (
             "SELECT thread_id FROM runs WHERE thread_id >= %(first)s AND thread_id < %(behind)s "
             "ORDER BY updated_at DESC, thread_id DESC LIMIT %(limit)s"
@@ -374,6 +325,18 @@ class RunsTable(RunIndex):
         stop_reason: str | None = None,
         parent: str | None = None,
     ) -> Runs:
+        """Return at most `limit` rows, the last created first; a page never repeats a row of the one before it.
+
+        Args:
+            limit: Rows on a page, at least 1.
+            before: `position` of the last row of the page before; default: the first page.
+            preset: Only threads of this preset.
+            stop_reason: Only threads that stopped for this reason; `"running"` means those that have none.
+            parent: Only forks of this thread.
+
+        Raises:
+            ValueError: If `limit` is below 1.
+        """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit!r}")
         given = {
@@ -401,6 +364,10 @@ class RunsTable(RunIndex):
                 known: dict[str, Any] = {name: str(value) for name, value in place if name in PLACE}
                 rows.append(RunRow(**known, task=f"(unreadable: {error})"))
         return rows
+
+    alist = in_db_executor(list)  # noqa: A003  (the method above)
+    aget = in_db_executor(get)
+    achildren = in_db_executor(children)
 
 
 def stored_sizes(query: Query, lengths: Mapping[str, str], thread_ids: Sequence[str]) -> dict[str, int]:

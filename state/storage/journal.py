@@ -10,8 +10,6 @@ import asyncio
 import hashlib
 import json
 import math
-import threading
-from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,6 @@ from .group_writer import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
 
     from .database_saver import DatabaseSaver
     from .lease_keeper import Lease
@@ -35,8 +32,6 @@ __all__ = [
     "SHORTEN_ON_CONFLICT",
     "BadJournalError",
     "Journal",
-    "JournalInMemory",
-    "JournalTable",
     "KeptReply",
     "UnkeptReplyError",
     "UnreadJournalError",
@@ -67,63 +62,8 @@ class KeptReply:
     """The text of the one message that it is, where it is long: the record may repeat it."""
 
 
-class Journal(ABC):
-    """Finished calls of all threads of one database."""
-
-    db_executor: Executor | None = None
-    """Where the async twins run; `None` where nothing can make them wait."""
-
-    @abstractmethod
-    def get(self, thread_id: str, call: str) -> KeptReply | None:
-        """Return the reply to a call, or `None` where it was not finished."""
-
-    @abstractmethod
-    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        """Keep a reply; it is committed when this returns. One that is kept already stays."""
-
-    @abstractmethod
-    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        """Drop these calls of a thread, or all: they are paid anew."""
-
-    @abstractmethod
-    def calls(self, thread_id: str) -> list[str]:
-        """Return which calls of a thread are kept."""
-
-    aget = in_db_executor(get)
-    aadd = in_db_executor(add)
-    aforget = in_db_executor(forget)
-
-
-class JournalInMemory(Journal):
-    """The journal of a saver in memory."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: dict[str, dict[str, KeptReply]] = {}
-
-    def get(self, thread_id: str, call: str) -> KeptReply | None:
-        with self._lock:
-            return self._kept.get(thread_id, {}).get(call)
-
-    def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
-        with self._lock:
-            self._kept.setdefault(thread_id, {}).setdefault(call, kept)
-
-    def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
-        with self._lock:
-            of_thread = self._kept.get(thread_id, {})
-            for call in list(of_thread) if calls is None else calls:
-                of_thread.pop(call, None)
-            if not of_thread:
-                self._kept.pop(thread_id, None)
-
-    def calls(self, thread_id: str) -> list[str]:
-        with self._lock:
-            return sorted(self._kept.get(thread_id, {}))
-
-
-class JournalTable(Journal):
-    """The journal of a database: a table beside the checkpoints.
+class Journal:
+    """Finished calls of all threads of one database: a table beside the checkpoints.
 
     Of a thread that this process has the lease of, it is read once which calls there are, and then only what is there.
 
@@ -137,8 +77,10 @@ class JournalTable(Journal):
     def __init__(self, saver: DatabaseSaver) -> None:
         self._saver = saver
         self.db_executor = saver.db_executor
+        """Where the async twins run; `None` where nothing can make them wait."""
 
     async def aget(self, thread_id: str, call: str) -> KeptReply | None:
+        """Async twin of `get`."""
         # Without a thread's detour where there is nothing to read.
         lease = self._saver.leases.latest.get(thread_id)
         if lease is None or not lease.lacks(call):
@@ -150,6 +92,7 @@ class JournalTable(Journal):
         return await self._aget(thread_id, call)
 
     def get(self, thread_id: str, call: str) -> KeptReply | None:
+        """Return the reply to a call, or `None` where it was not finished."""
         lease = self._saver.leases.latest.get(thread_id)
         if lease and not lease.calls_read:
             found = self._saver._query(SELECT_FIRST_CALLS, {"thread_id": thread_id, "limit": MOST_CALLS + 1})
@@ -181,9 +124,11 @@ class JournalTable(Journal):
     _aget = in_db_executor(get)
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        """Keep a reply; it is committed when this returns. One that is kept already stays."""
         self._saver.writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
+        """Async twin of `add`."""
         row, here = self._row(thread_id, call, kept), asyncio.get_running_loop()
         await self._saver.writer.put(row, thread_id=thread_id, key=("reply", call), loop=here, urgent=True)
 
@@ -235,6 +180,7 @@ class JournalTable(Journal):
         raise ValueError(f"the checkpoint {checkpoint_id!r:.80} that it refers to has no event of its text")
 
     def forget(self, thread_id: str, calls: Sequence[str] | None = None) -> None:
+        """Drop these calls of a thread, or all: they are paid anew."""
         if lease := self._saver.leases.latest.get(thread_id):
             # They are not to come back with what the node writes of its failure.
             waiting = [] if calls is None else [*lease.said.items()]
@@ -245,7 +191,10 @@ class JournalTable(Journal):
         for call in calls:
             self._saver._query(DELETE_CALL, {"thread_id": thread_id, "call": call})
 
+    aforget = in_db_executor(forget)
+
     def calls(self, thread_id: str) -> list[str]:
+        """Return which calls of a thread are kept."""
         return [str(row[0]) for row in self._saver._query(SELECT_CALLS, {"thread_id": thread_id})]
 
 

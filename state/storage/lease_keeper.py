@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.runtime import Runtime
 
-from ..dual import Do, do
+from ..dual import Do
 from ..langgraph_internals import RUNTIME
 from .leases import BEAT_S, LEASE_S, BusyThreadError, Runner, alive, this_process
 
@@ -174,10 +174,10 @@ class LeaseKeeper:
         _WITHIN.set((*_WITHIN.get(), (self, lease)))
 
     def leave(self, lease: Lease) -> Do:
-        """Return the call that gives a lease up; in this process it is given up at once."""
+        """Give a lease up in this process, at once, and return the call that gives it up in the database."""
         _WITHIN.set(tuple(one for one in _WITHIN.get() if one[1] is not lease))
         self._forget(lease)
-        return do(self.leases, "renew", [lease.fence], 0.0)
+        return Do(self.leases.renew, self.leases.arenew, ([lease.fence], 0.0))
 
     def free(self, thread_id: str) -> Logic[None]:
         """Let `UNHELD` writes, such as those of `update_state`, be taken again after one was refused.
@@ -230,10 +230,11 @@ class LeaseKeeper:
         runner = Runner(secrets.token_hex(8), this_process())
         follows = self._ended.get(thread_id, 0)
         while True:
-            taken: Runner | None = yield do(self.leases, "take", thread_id, runner, seconds=seconds, follows=follows)
+            options = {"seconds": seconds, "follows": follows}
+            taken: Runner | None = yield Do(self.leases.take, self.leases.atake, (thread_id, runner), options)
             if taken is not None:
                 return taken
-            other: Runner | None = yield do(self.leases, "get", thread_id)
+            other: Runner | None = yield Do(self.leases.get, self.leases.aget, (thread_id,))
             if other is None:  # it was given up between the two statements
                 continue
             if works(other) is False:

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..dual import in_db_executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
 
     from .database_saver import DatabaseSaver
 
@@ -33,9 +29,7 @@ __all__ = [
     "NOTHING_KEPT",
     "BusyThreadError",
     "LeaseDialect",
-    "LeaseTable",
     "Leases",
-    "LeasesInMemory",
     "LostLeaseError",
     "Runner",
     "alive",
@@ -84,60 +78,10 @@ class Runner:
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
 
 
-class Leases(ABC):
-    """The leases of a saver's threads: one runner a thread, at most."""
+class Leases:
+    """The leases of a saver's threads: one runner a thread, at most. They are a table beside `runs`.
 
-    db_executor: Executor | None = None
-    """Where the async twins run; `None` where nothing can make them wait."""
-    is_set_up = True
-
-    def set_up(self) -> None:  # noqa: B027  (memory needs none)
-        """Make what they are kept in where it is not there."""
-
-    aset_up = in_db_executor(set_up)
-
-    @abstractmethod
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
-        """Return the runner with the new lease that it has; `None` where somebody else's has not expired.
-
-        Args:
-            thread_id: The thread.
-            runner: The run that wants it.
-            seconds: How long the lease holds; with 0 nobody has it from now on.
-            follows: The token of a lease that is known to be nobody's any more.
-        """
-
-    @abstractmethod
-    def get(self, thread_id: str) -> Runner | None:
-        """Return who runs the thread."""
-
-    @abstractmethod
-    def request_stop(self, thread_id: str, token: str) -> bool:
-        """Ask this run to stop after the step it is in; `False` where it has ended."""
-
-    @abstractmethod
-    def standing(self, fences: Sequence[int]) -> dict[int, bool]:
-        """Return those of these tokens that are the latest of their threads, and whether their runs are to stop."""
-
-    @abstractmethod
-    def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
-        """Keep those of these leases that nobody else took; 0 seconds gives them up.
-
-        One that was not given up keeps off whatever is not written under it, also when it has expired.
-        """
-
-    @abstractmethod
-    def forget(self, thread_id: str) -> None:
-        """Forget a thread; what holds a token of it writes nothing any more."""
-
-    atake = in_db_executor(take)
-    aget = in_db_executor(get)
-    arequest_stop = in_db_executor(request_stop)
-    arenew = in_db_executor(renew)
-
-
-class LeaseTable(Leases):
-    """The leases of a database: a table beside `runs`. Each method is one statement, so each is atomic.
+    Each method is one statement, so each is atomic.
 
     Args:
         saver: Of the database: it reads and writes.
@@ -149,13 +93,25 @@ class LeaseTable(Leases):
         # The table is made before something is written, so that who only reads changes no database.
         self.is_set_up = False
         self.db_executor = saver.db_executor
+        """Where the async twins run; `None` where nothing can make them wait."""
 
     def set_up(self) -> None:
+        """Make the table where it is not there."""
         if not self.is_set_up:
             self._saver._set_up_leases()
             self.is_set_up = True
 
+    aset_up = in_db_executor(set_up)
+
     def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
+        """Return the runner with the new lease that it has; `None` where somebody else's has not expired.
+
+        Args:
+            thread_id: The thread.
+            runner: The run that wants it.
+            seconds: How long the lease holds; with 0 nobody has it from now on.
+            follows: The token of a lease that is known to be nobody's any more.
+        """
         self.set_up()
         return _taken(
             runner, self._saver._query_lease(self._dialect.take, _taking(thread_id, runner, seconds, follows))
@@ -164,6 +120,7 @@ class LeaseTable(Leases):
     async def atake(
         self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0
     ) -> Runner | None:
+        """Async twin of `take`."""
         if not self.is_set_up:
             await self.aset_up()
         return _taken(
@@ -171,6 +128,7 @@ class LeaseTable(Leases):
         )
 
     def get(self, thread_id: str) -> Runner | None:
+        """Return who runs the thread."""
         statement = (
             "SELECT token, process, asked, fence FROM redraft_leases "  # noqa: S608
             f"WHERE thread_id = %(thread_id)s AND {self._dialect.holds}"
@@ -179,24 +137,35 @@ class LeaseTable(Leases):
         return Runner(rows[0][0], rows[0][1], bool(rows[0][2]), rows[0][3]) if rows else None
 
     def request_stop(self, thread_id: str, token: str) -> bool:
+        """Ask this run to stop after the step it is in; `False` where it has ended."""
         statement = (
             "UPDATE redraft_leases SET asked = 1 WHERE thread_id = %(thread_id)s AND token = %(token)s RETURNING token"
         )
         return bool(self._saver._query_lease(statement, {"thread_id": thread_id, "token": token}))
 
     def standing(self, fences: Sequence[int]) -> dict[int, bool]:
+        """Return those of these tokens that are the latest of their threads, and whether their runs are to stop."""
         statement = f"SELECT fence, asked FROM redraft_leases WHERE {self._dialect.among}"  # noqa: S608
         rows = self._read(statement, {"fences": self._dialect.as_array(fences)})
         return dict(rows)  # type: ignore[arg-type]  # 0 and 1
 
     def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
+        """Keep those of these leases that nobody else took; 0 seconds gives them up.
+
+        One that was not given up keeps off whatever is not written under it, also when it has expired.
+        """
         until = f"{self._dialect.now} + %(seconds)s" if seconds else "0"
         statement = f"UPDATE redraft_leases SET expires_at = {until} WHERE {self._dialect.among} RETURNING fence"  # noqa: S608
         self._saver._query_lease(statement, {"fences": self._dialect.as_array(fences), "seconds": seconds})
 
     def forget(self, thread_id: str) -> None:
+        """Forget a thread; what holds a token of it writes nothing any more."""
         self.set_up()
         self._saver._query_lease(FORGET_LEASE, {"thread_id": thread_id})
+
+    aget = in_db_executor(get)
+    arequest_stop = in_db_executor(request_stop)
+    arenew = in_db_executor(renew)
 
     def _read(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         try:
@@ -246,62 +215,6 @@ class LeaseDialect:
     def holds(self) -> str:
         """The condition that a lease has not expired. One beyond `longest` was taken before the clock was set back."""
         return f"expires_at > {self.now} AND expires_at <= {self.now} + %(longest)s"
-
-
-class LeasesInMemory(Leases):
-    """The leases of a saver that no other process can reach."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._latest = 0
-        self._held: dict[str, tuple[Runner, float]] = {}
-        self._threads: dict[int, str] = {}
-        """By their latest tokens."""
-
-    def take(self, thread_id: str, runner: Runner, *, seconds: float = LEASE_S, follows: int = 0) -> Runner | None:
-        with self._lock:
-            found, expires_at = self._held.get(thread_id, (None, 0.0))
-            if found is not None and found.fence != follows and expires_at > monotonic():
-                return None
-            self._threads.pop(found.fence if found else 0, None)
-            self._latest += 1
-            self._held[thread_id] = replace(runner, fence=self._latest), monotonic() + seconds if seconds else 0.0
-            self._threads[self._latest] = thread_id
-            return self._held[thread_id][0]
-
-    def get(self, thread_id: str) -> Runner | None:
-        found, expires_at = self._held.get(thread_id, (None, 0.0))
-        return found if expires_at > monotonic() else None
-
-    def request_stop(self, thread_id: str, token: str) -> bool:
-        with self._lock:
-            found, expires_at = self._held.get(thread_id, (None, 0.0))
-            if found is None or found.token != token:
-                return False
-            self._held[thread_id] = replace(found, stop_requested=True), expires_at
-            return True
-
-    def standing(self, fences: Sequence[int]) -> dict[int, bool]:
-        with self._lock:
-            known = [fence for fence in fences if fence in self._threads]
-            return {fence: self._held[self._threads[fence]][0].stop_requested for fence in known}
-
-    def renew(self, fences: Sequence[int], seconds: float = LEASE_S) -> None:
-        with self._lock:
-            for fence in fences:
-                if (thread_id := self._threads.get(fence)) is not None:
-                    self._held[thread_id] = self._held[thread_id][0], monotonic() + seconds if seconds else 0.0
-
-    def admits(self, thread_id: str, fence: int) -> bool:
-        """Return whether a write under this token, or `UNHELD`, is to be taken."""
-        if fence:
-            return self._threads.get(fence) == thread_id
-        return not self._held.get(thread_id, (None, 0.0))[1]
-
-    def forget(self, thread_id: str) -> None:
-        with self._lock:
-            found, _ = self._held.pop(thread_id, (None, 0.0))
-            self._threads.pop(found.fence if found else 0, None)
 
 
 def alive(process: str) -> bool | None:

@@ -1,4 +1,7 @@
-"""Delta channels of checkpoints that were listed together: what led to them is read once, not once for each. Internal.
+"""Order of a thread's checkpoints, and what those that were listed together know of each other. Internal.
+
+Checkpoints are in the order of their ids, and an id begins with a time. So whoever has read a checkpoint makes only ids
+behind it from then on, whatever its clock says: order is that of reading and writing in the database (a logical clock).
 
 LangGraph asks a saver for the writes before each checkpoint of a history, so that fifty steps at the end of a long
 thread cost fifty readings of the whole of it. A checkpoint that a saver has listed knows those beside it: what led to
@@ -8,9 +11,13 @@ one is what led to its parent, and what was written there, which `list` gave.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from uuid import UUID
 
-from ..checked_channels import Writes, refusal
+from langgraph.checkpoint.base import id as checkpoint_ids
+
+from ..checked_channels import Writes
+from ..checked_values import refusal
 from ..langgraph_internals import DeltaSnapshot
 from .trust import OWN_ANCESTOR, own_ancestor
 
@@ -22,7 +29,44 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[RunnableConfig, Sequence[str]], Mapping[str, DeltaChannelHistory]]
 
-__all__ = ["histories", "is_older", "listed"]
+__all__ = ["ClockError", "ListedPlace", "histories", "is_older", "listed", "read_checkpoint"]
+
+
+class ClockError(RuntimeError):
+    """The id of a new checkpoint is before that of the thread's newest one, behind which nobody would find it.
+
+    Args:
+        checkpoint_id: The new one's.
+        newest: The newest one's.
+    """
+
+    def __init__(self, checkpoint_id: str, newest: str) -> None:
+        super().__init__(
+            f"the clock of this machine is behind: the checkpoint {checkpoint_id} would be hidden behind {newest}, "
+            "which the thread has already; nothing was written"
+        )
+
+
+def read_checkpoint(checkpoint_id: str) -> None:
+    """Let every id that is made in this process from now on be behind this one."""
+    try:
+        uuid = UUID(checkpoint_id)
+    except (ValueError, TypeError, AttributeError):
+        return  # not made by LangGraph
+    if uuid.version != VERSION:
+        return
+    # As LangGraph's `uuid6` writes it: 48 bits, the version, 12 bits.
+    at = (uuid.int >> 80 << 12) | (uuid.int >> 64 & 0xFFF)
+    latest = vars(checkpoint_ids).get(LATEST)
+    if (latest is None or latest < at) and at < LAST:
+        vars(checkpoint_ids)[LATEST] = at
+
+
+VERSION = 6
+LATEST = "_last_v6_timestamp"
+"""The time in the last id that LangGraph made in this process, which the next one is behind."""
+LAST = 1 << 59
+"""An id that is later was not made by a clock."""
 
 
 class ListedPlace(dict[str, Any]):
@@ -66,13 +110,11 @@ def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Ma
     """Read the deltas of channels, as LangGraph's `get_delta_channel_history`.
 
     Args:
-        config: Of the checkpoint.
+        config: Of the checkpoint, which was listed.
         channels: Which.
         read: Reads it from the database.
     """
-    place = config["configurable"]
-    if not isinstance(place, ListedPlace):
-        return read(config, channels)
+    place = cast("ListedPlace", config["configurable"])
     return {channel: _history(place, channel, channels, read) for channel in channels}
 
 

@@ -18,17 +18,18 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg_pool import ConnectionPool
 
-from ..checked_channels import naming, placed
+from ..checked_values import naming
 from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, check_key
-from .group_writer import NoCommitter, Rows, Statement
+from .group_writer import GroupWriter, NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
 from .postgres_committer import INSERTS, Connection, PostgresCommitter
 from .postgres_reading import LENGTHS, SELECT_TABLES, connection_to, query_on
+from .sqlite import IndexedMemorySaver
 from .thread_rows import postgres_rows
 from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
@@ -117,7 +118,7 @@ def open_postgres(
     if not read_only:
         return IndexedPostgresSaver(pool, serde, [PostgresCommitter(pool) for _ in range(WRITERS)])
     saver = IndexedPostgresSaver(pool, serde, [NoCommitter()])
-    saver.read_only(tables)
+    saver.read_only(tables, IndexedMemorySaver())
     return saver
 
 
@@ -187,7 +188,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     def __init__(
         self, pool: ConnectionPool[Connection], serde: PlainSerializer, committers: Sequence[Committer]
     ) -> None:
-        super().__init__(pool, serde=serde, committers=committers, width=CONNECTIONS)
+        super().__init__(pool, serde=serde, writer=GroupWriter(*committers), width=CONNECTIONS)
         self.pool = pool
         self.lock = nullcontext()  # type: ignore[assignment]  # each call takes a connection of its own from the pool
 
@@ -196,17 +197,14 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         super().close()
         self.pool.close()
 
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with naming(partial(self._place, config)):
-            return PostgresSaver.get_tuple(self, config)
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return PostgresSaver.get_tuple(self, config)
 
     def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         return PostgresSaver.list(self, config, **options)
 
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        place = partial(self._place, config)
-        with naming(place):
-            return placed(PostgresSaver.get_delta_channel_history(self, config=config, channels=channels), place)
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        return PostgresSaver.get_delta_channel_history(self, config=config, channels=channels)
 
     @staticmethod
     def _try_advance_walks(*walk: Any, **more: Any) -> None:

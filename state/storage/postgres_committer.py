@@ -171,9 +171,7 @@ class PostgresCommitter(Committer):
         Repeated on a new connection when the old one broke: every row is an upsert, and the statements are such that
         one whose commit was not heard of can be executed again.
         """
-        others = [(put, step) for put in puts for step in put.steps if isinstance(step, Statement)]
-        if any(len(put.steps) > 1 for put, _ in others):
-            raise TypeError("a statement is not written in one transaction with anything else")
+        others = _others(puts)
         statement, columns, fenced = _gathered(puts)
         deadline = time.monotonic() + RECONNECT_S
         while True:
@@ -184,9 +182,7 @@ class PostgresCommitter(Committer):
             try:
                 done = self._conn.execute(statement, columns) if statement else ()
                 admitted = {row["thread_id"] for row in done} if fenced else ()
-                for put, step in others:
-                    with self._conn.cursor(row_factory=tuple_row) as cur:
-                        put.rows = cur.execute(step.sql.encode(), step.parameters).fetchall()
+                _execute(self._conn, others)
             except Exception as error:
                 # Any other error would come again.
                 lost = isinstance(error, psycopg.OperationalError) and self._conn.broken
@@ -202,6 +198,21 @@ class PostgresCommitter(Committer):
             self._conn = None
 
     close = rest
+
+
+def _others(puts: Sequence[Put]) -> list[tuple[Put, Statement]]:
+    """Return the statements that are no inserts, with whose they are."""
+    others = [(put, step) for put in puts for step in put.steps if isinstance(step, Statement)]
+    if any(len(put.steps) > 1 for put, _ in others):
+        raise TypeError("a statement is not written in one transaction with anything else")
+    return others
+
+
+def _execute(conn: Connection, others: Sequence[tuple[Put, Statement]]) -> None:
+    """Execute the statements that are no inserts, and give each put its rows."""
+    for put, step in others:
+        with conn.cursor(row_factory=tuple_row) as cur:
+            put.rows = cur.execute(step.sql.encode(), step.parameters).fetchall()
 
 
 def _gathered(puts: Sequence[Put]) -> tuple[bytes | None, list[Column], bool]:

@@ -9,13 +9,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from .plain_index import plain_index
-from .thread_rows import postgres_rows
+from .thread_rows import plain_index, postgres_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .plain_index import PlainIndex
+    from .thread_rows import PlainIndex
 
 __all__ = ["LENGTHS", "SELECT_TABLES", "connection_to", "open_index", "query_on"]
 

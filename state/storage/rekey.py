@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..._files import check_schema
 from .checkpointers import kind_and_place, without_secrets
 from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, check_key, key_bytes
-from .sqlite_reading import query_on
+from .thread_rows import query_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..checked_channels import bare
+from ..checked_values import bare
 from ..events import broken_links
 from ..first_nodes import UNREAD
 from ..langgraph_internals import DeltaSnapshot

@@ -1,4 +1,4 @@
-"""Checkpoints, runs index and journal in one SQLite file. Internal."""
+"""Checkpoints, runs index and journal in one SQLite file, or in this process's memory. Internal."""
 
 from __future__ import annotations
 
@@ -7,65 +7,56 @@ import json
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from ..._files import check_schema, limit_values, make_private
-from ..checked_channels import naming, placed
+from ..._files import limit_values, make_private
+from ..checked_values import naming
 from .database_saver import DatabaseSaver
 from .encryption import SET_UP_ENCRYPTION, check_key
-from .group_writer import UNHELD, Committer, NoCommitter, Rows, Statement, UnavailableError
+from .group_writer import (
+    Committer,
+    GroupWriter,
+    Insert,
+    NoCommitter,
+    Put,
+    Rows,
+    SqliteCommitter,
+    Statement,
+    committed,
+    settle,
+)
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
-from .sqlite_reading import BUSY_TIMEOUT_S, LENGTHS, OWN_TABLES, connect_to_read, named, query_on, tables_of
-from .thread_rows import sqlite_rows
+from .thread_rows import BUSY_TIMEOUT_S, LENGTHS, connect_to_read, named, query_on, sqlite_rows, tables_of
 from .trust import PlainSerializer, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    import asyncio
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
     from .encryption import Vault
-    from .group_writer import Put
     from .seal import Seal
 
-__all__ = ["IndexedSqliteSaver", "Insert", "SqliteCommitter", "Synchronous", "open_sqlite"]
+__all__ = ["IndexedMemorySaver", "IndexedSqliteSaver", "Synchronous", "open_sqlite"]
 
 READERS = 4
 Synchronous: TypeAlias = Literal["full", "normal"]
-NORMAL = 1
-"""SQLite's number for `synchronous=NORMAL`."""
 SHORT = 8
 """Characters of a version, the first of them a space."""
-
-MOST_ROWS = 64
-"""In one statement. With nine columns that is below the 999 parameters which an old SQLite allows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Insert:
-    """One way to insert into a table. Rows of several puts go into one statement: `head (…), (…) tail`."""
-
-    table: str
-    head: str
-    columns: int
-    tail: str = ""
-
-    def sql(self, rows: int) -> str:
-        """Return the statement for so many rows."""
-        row = f"({', '.join('?' * self.columns)})"
-        return f"{self.head} {', '.join([row] * rows)} {self.tail}"
-
 
 _WRITES = "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value) VALUES"
 INSERTS = {
@@ -113,9 +104,6 @@ LEASES = LeaseDialect(
     among="fence IN (SELECT value FROM json_each(%(fences)s))",
     as_array=json.dumps,
 )
-LATEST = "SELECT fence FROM redraft_leases WHERE fence IN (SELECT value FROM json_each(?))"
-HELD = "SELECT thread_id FROM redraft_leases WHERE thread_id IN (SELECT value FROM json_each(?)) AND expires_at > 0"
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def open_sqlite(
@@ -158,15 +146,15 @@ def open_sqlite(
             if "checkpoints" not in tables:
                 raise ValueError(f"{str(path)!r} holds no checkpoints")  # noqa: TRY301
             check_key(partial(query_on, conn), serde.vault, str(path), begun=("redraft_encryption" in tables))
-            saver = IndexedSqliteSaver(NoCommitter(), connect, serde)
-            saver.read_only(tables)
+            saver = _saver(NoCommitter(), connect, serde)
+            saver.read_only(tables, IndexedMemorySaver())
             conn.close()
             return saver
         conn = _connect(path.absolute())
-        check_schema(conn, OWN_TABLES, path)
+        tables = tables_of(conn, path)
         _set_up(conn, synchronous)
         check_key(partial(query_on, conn), serde.vault, str(path))
-        return IndexedSqliteSaver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
+        saver = _saver(SqliteCommitter(conn), partial(_connect, path.absolute(), read_only=True), serde)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -179,6 +167,15 @@ def open_sqlite(
         if isinstance(error, sqlite3.DatabaseError):
             raise ValueError(f"{str(path)!r} is not a SQLite database: {error}") from None  # noqa: TRY004
         raise
+    # Of an older file it is made before something is written, so that who only reads does not change it.
+    saver.leases.leases.is_set_up = "redraft_leases" in tables
+    return saver
+
+
+def _saver(
+    committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer
+) -> IndexedSqliteSaver:
+    return IndexedSqliteSaver(Readers(connect, READERS), serde=serde, writer=GroupWriter(committer), width=READERS)
 
 
 class IndexedSqliteSaver(DatabaseSaver):
@@ -195,9 +192,9 @@ class IndexedSqliteSaver(DatabaseSaver):
     lease_dialect = LEASES
     lease_table_missing = sqlite3.OperationalError
 
-    def __init__(self, committer: Committer, connect: Callable[[], sqlite3.Connection], serde: PlainSerializer) -> None:
-        super().__init__(serde=serde, committers=[committer], width=READERS)
-        self.readers = Readers(connect, READERS)
+    def __init__(self, readers: Readers, **how: Any) -> None:
+        super().__init__(**how)
+        self.readers = readers
 
     def close(self) -> None:
         """Wait for what is under way, then give the file back."""
@@ -217,10 +214,10 @@ class IndexedSqliteSaver(DatabaseSaver):
         number = int(whole or 0) + 1
         return f"{number:032}" if len(whole) > SHORT or number >= 10 ** (SHORT - 1) else f"{number:{SHORT}}"
 
-    def _read_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        with naming(partial(self._place, config)), self.readers.borrowed() as conn:
+    def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self.readers.borrowed() as conn:
             found = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
-            return None if found is None else checked(found, self.vault, self.seal)
+        return None if found is None else checked(found, self.vault, self.seal)
 
     def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         # Raises for a key that is no name, before anything of the file is read.
@@ -233,11 +230,9 @@ class IndexedSqliteSaver(DatabaseSaver):
                 for one in found:
                     yield checked(one, self.vault, self.seal, pending=False)
 
-    def _read_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        place = partial(self._place, config)
-        with naming(place), self.readers.borrowed() as conn:
-            reader = StockReader(conn, self.serde)
-            return placed(reader.get_delta_channel_history(config=config, channels=channels), place)
+    def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        with self.readers.borrowed() as conn:
+            return StockReader(conn, self.serde).get_delta_channel_history(config=config, channels=channels)
 
     def delete_thread(self, thread_id: str) -> None:
         self.leases.leases.set_up()
@@ -250,22 +245,6 @@ class IndexedSqliteSaver(DatabaseSaver):
                 for statement in (*tables, DELETE_RUNS, DELETE_JOURNAL, FORGET_LEASE)
             )
         )
-
-    def _checkpoint_steps(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], versions: ChannelVersions
-    ) -> list[Rows]:
-        place = config["configurable"]
-        stored = metadata if self.vault is None else self.vault.hide_metadata(metadata)
-        row = (
-            str(place["thread_id"]),
-            place["checkpoint_ns"],
-            checkpoint["id"],
-            place.get("checkpoint_id"),
-            *self.serde.dumps_typed(checkpoint),
-            # As LangGraph's saver: a lone surrogate in metadata is dropped.
-            _to_json(stored).encode("utf-8", "ignore"),
-        )
-        return [Rows(INSERTS["checkpoints"], [row])]
 
     def _set_up_leases(self) -> None:
         self._query(LEASES.set_up, {})
@@ -286,88 +265,6 @@ class IndexedSqliteSaver(DatabaseSaver):
             return self.writer.write(Statement(named(statement), values))
         with self.readers.borrowed() as conn:
             return conn.execute(named(statement), values).fetchall()
-
-
-class SqliteCommitter(Committer):
-    """Commits through one connection.
-
-    Args:
-        conn: In autocommit mode, and usable from another thread.
-    """
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-        self._synchronous: int | None = None
-        self._set = 0
-
-    def commit(self, puts: Sequence[Put]) -> Collection[Put]:
-        self._flush(any(not isinstance(step, Statement) or step.durable for put in puts for step in put.steps))
-        try:
-            self._conn.execute("BEGIN IMMEDIATE")  # waits for another process here, and not in mid-transaction
-        except sqlite3.Error as error:
-            raise UnavailableError(error) from error
-        try:
-            refused = self._refused(puts)
-            self._execute([put for put in puts if put not in refused] if refused else puts)
-            self._conn.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
-                self._conn.rollback()
-            raise
-        return refused
-
-    def close(self) -> None:
-        self._conn.close()
-
-    def _refused(self, puts: Sequence[Put]) -> Collection[Put]:
-        """Return the puts whose threads others have taken. Nobody takes one before the transaction ends."""
-        refused: set[Put] = set()
-        if fences := {put.fence for put in puts if put.fence}:
-            lost = fences.difference(fence for (fence,) in self._conn.execute(LATEST, (_to_json(list(fences)),)))
-            refused.update(put for put in puts if put.fence in lost)
-        if free := {put.thread_id for put in puts if put.fence == UNHELD}:
-            held = {name for (name,) in self._conn.execute(HELD, (_to_json(list(free)),))}
-            refused.update(put for put in puts if put.fence == UNHELD and put.thread_id in held)
-        return refused
-
-    def _flush(self, durable: bool) -> None:
-        """Let the next transaction be on the disk when it is committed, or not necessarily."""
-        if self._synchronous is None:
-            self._synchronous = int(self._conn.execute("PRAGMA synchronous").fetchone()[0])
-            self._set = self._synchronous
-        wanted = self._synchronous if durable else min(self._synchronous, NORMAL)
-        if wanted != self._set:
-            self._conn.execute(f"PRAGMA synchronous = {wanted}")
-            self._set = wanted
-
-    def _execute(self, puts: Iterable[Put]) -> None:
-        """Insert rows of many puts in few statements: each lets go of the interpreter, and waits to have it back."""
-        waiting: dict[str, Rows] = {}
-        for put in puts:
-            for step in put.steps:
-                if isinstance(step, Statement):
-                    self._insert(waiting)
-                    put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
-                    continue
-                found = waiting.get(step.insert.table)
-                if found is not None and found.insert is not step.insert:  # what was put first comes first
-                    self._insert(waiting)
-                    found = None
-                if found is None:
-                    found = waiting[step.insert.table] = Rows(step.insert, [])
-                found.values.extend(step.values)
-        self._insert(waiting)
-
-    def _insert(self, waiting: dict[str, Rows]) -> None:
-        for found in waiting.values():
-            rows, start = found.values, 0
-            while left := len(rows) - start:
-                size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
-                self._conn.execute(
-                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
-                )
-                start += size
-        waiting.clear()
 
 
 class Readers:
@@ -464,17 +361,97 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return conn
 
 
-def _set_up(conn: sqlite3.Connection, synchronous: Synchronous) -> None:
+def _set_up(conn: sqlite3.Connection, synchronous: Synchronous, *, leases: bool = False) -> None:
     """Make the tables, waiting for another process that makes them: the switch to WAL heeds no busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             conn.execute(f"PRAGMA synchronous = {synchronous}")
             SqliteSaver(conn).setup()
-            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION):
+            for statement in (*SET_UP_RUNS, SET_UP_JOURNAL, SET_UP_ENCRYPTION, *([LEASES.set_up] if leases else [])):
                 conn.execute(statement.format(bytewise=""))
             break
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+class IndexedMemorySaver(IndexedSqliteSaver):
+    """A SQLite database of this process, safe from many threads. It dies with the saver.
+
+    Nothing of it waits for a disk or for another process, so that sync and async calls are made where they stand: each
+    holds the lock for microseconds.
+
+    Args:
+        allow: Types of one's own that may be kept, as databases have it; `None`: whatever LangGraph's serializer takes.
+        seal: Seals checkpoints; default: none is sealed.
+    """
+
+    def __init__(self, *, allow: Iterable[type] | None = (), seal: Seal | None = None) -> None:
+        serde = AnySerializer() if allow is None else PlainSerializer(seal=seal, allow=allow)
+        conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        _set_up(conn, "normal", leases=True)
+        lock = threading.RLock()
+        super().__init__(OwnReader(conn, lock), serde=serde, writer=InPlaceWriter(SqliteCommitter(conn), lock), width=0)
+        self.leases.leases.is_set_up = True
+
+
+class AnySerializer(JsonPlusSerializer):
+    """LangGraph's serializer, for what never leaves the process."""
+
+    vault = None
+    seal = None
+
+
+class OwnReader(Readers):
+    """The one connection of a database in memory, which only one of its threads reads or writes at a time."""
+
+    def __init__(self, conn: sqlite3.Connection, lock: threading.RLock) -> None:
+        self._conn = conn
+        self._alone = lock
+        self._closed = False
+
+    @contextmanager
+    def borrowed(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection."""
+        with self._alone:
+            if self._closed:
+                raise RuntimeError("the database was closed")
+            yield self._conn
+
+    def close(self) -> None:
+        """Lend it no more; its writer closes it."""
+        self._closed = True
+
+
+class InPlaceWriter(GroupWriter):
+    """A writer that commits at once, in the thread that puts something."""
+
+    def __init__(self, committer: SqliteCommitter, lock: threading.RLock) -> None:
+        self.ahead = {}
+        self._committer: SqliteCommitter | None = committer
+        self._alone = lock
+
+    def close(self) -> None:
+        with self._alone:
+            if self._committer is not None:
+                self._committer.close()
+            self._committer = None
+
+    def put(
+        self,
+        *steps: Rows | Statement,
+        thread_id: str = "",
+        key: object = None,
+        fence: int | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        ahead: bool = False,
+        urgent: bool = False,
+    ) -> Any:
+        waiter: Any = Future() if loop is None else loop.create_future()
+        with self._alone:
+            if self._committer is None:
+                raise RuntimeError("the database was closed")
+            settle(committed(self._committer, [Put(steps, thread_id, key, waiter, loop, fence, ahead)]))
+        return waiter

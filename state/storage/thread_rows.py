@@ -1,15 +1,26 @@
-"""The rows of one thread, read in few statements and decoded without LangGraph, each when it is needed. Internal."""
+"""A database's tables and the rows of one thread, read without LangGraph, whose import takes longer. Internal.
+
+A thread's rows are read in few statements, and each is decoded when it is needed. How a SQLite file is read is here
+too; a PostgreSQL database is opened in `postgres_reading`.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+import urllib.parse
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 
+from ..._files import check_schema, limit_values
 from ..langgraph_internals import INPUT_CHANNEL
+from .encryption import PROOF, SELECT_PROOF
+from .index import RunIndex, stored_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -18,8 +29,28 @@ if TYPE_CHECKING:
     from .index import Query
 
     T = TypeVar("T")
+    from pathlib import Path
 
-__all__ = ["OF_NO_TASK", "CheckpointRow", "ThreadRows", "WriteRow", "off_rows", "postgres_rows", "sqlite_rows"]
+
+__all__ = [
+    "BUSY_TIMEOUT_S",
+    "LENGTHS",
+    "OF_NO_TASK",
+    "OWN_TABLES",
+    "CheckpointRow",
+    "PlainIndex",
+    "ThreadRows",
+    "WriteRow",
+    "connect_to_read",
+    "named",
+    "off_rows",
+    "open_index",
+    "plain_index",
+    "postgres_rows",
+    "query_on",
+    "sqlite_rows",
+    "tables_of",
+]
 
 DOUBTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """Errors of rows that only a saver can tell of, besides those of the database."""
@@ -175,3 +206,148 @@ POSTGRES_VALUES = (
     f"'{INPUT_CHANNEL}', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
 )
 POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608
+
+
+class PlainIndex:
+    """Index of threads read from a database's own tables, with the part of a saver that lists them.
+
+    Args:
+        query: Runs a statement with `%(name)s` parameters and returns its rows.
+        lengths: How many bytes a row of each table holds, of those that are there.
+        rows_of: Reads the rows of a thread.
+        close: Gives the database back.
+        errors: The database's own.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        lengths: Mapping[str, str],
+        rows_of: Callable[[Query, str], ThreadRows],
+        close: Callable[[], None],
+        errors: type[Exception],
+    ) -> None:
+        self._query, self._lengths, self._rows_of, self._errors = query, lengths, rows_of, errors
+        self.close = close
+        self.runs = RunIndex(query)
+
+    def is_plain(self) -> bool:
+        """Return whether the database was begun by redraft, without a key."""
+        return [*map(tuple, self._query(SELECT_PROOF, {}))] == [(PROOF,)]
+
+    def get_tuple(self, config: Mapping[str, Any]) -> object | None:
+        """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
+        statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
+        found = self._query(statement, {"id": config["configurable"]["thread_id"]})
+        return found[0] if found else None
+
+    def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many bytes are kept of each thread."""
+        return stored_sizes(self._query, self._lengths, thread_ids)
+
+    def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
+        """Read a thread off its rows; return `None` where only a saver can tell."""
+        return off_rows(read, partial(self._rows_of, self._query, thread_id), self._errors)
+
+
+def plain_index(
+    query: Query,
+    tables: Set[str],
+    *,
+    lengths: Mapping[str, str],
+    rows_of: Callable[[Query, str], ThreadRows],
+    close: Callable[[], None],
+    errors: type[Exception],
+) -> PlainIndex | None:
+    """Return the index of a database that redraft began without a key; any other is closed, and gives `None`.
+
+    Args:
+        query: As in `PlainIndex`.
+        tables: The names of the tables that are there.
+        lengths: How many bytes a row of each table holds.
+        rows_of: As in `PlainIndex`.
+        close: As in `PlainIndex`.
+        errors: As in `PlainIndex`.
+    """
+    if tables >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
+        of_them = {table: length for table, length in lengths.items() if table in tables}
+        index = PlainIndex(query, of_them, rows_of, close, errors)
+        with suppress(errors):
+            if index.is_plain():
+                return index
+    close()
+    return None
+
+
+OWN_TABLES = (
+    "checkpoints", "writes", "runs", "redraft_journal", "redraft_leases", "redraft_encryption", "served_threads",
+    "served_runs", "served_items",
+)  # fmt: skip
+LENGTHS = {
+    "checkpoints": "LENGTH(checkpoint) + LENGTH(metadata)",
+    "writes": "LENGTH(value)",
+    "redraft_journal": "LENGTH(reply)",
+}
+"""How many bytes a row of each table holds."""
+BUSY_TIMEOUT_S = 30.0
+
+
+def open_index(path: Path) -> PlainIndex | None:
+    """Return the index of a file's own tables; `None` where only a saver can read it, or say what is wrong.
+
+    That is a file of another program's, one that LangGraph's own saver made, and one that is encrypted.
+    """
+    try:
+        conn = connect_to_read(path.absolute())
+        tables = tables_of(conn, path)
+    except (sqlite3.Error, ValueError):
+        return None
+    return plain_index(
+        partial(query_on, conn), tables, lengths=LENGTHS, rows_of=sqlite_rows, close=conn.close, errors=sqlite3.Error
+    )
+
+
+def tables_of(conn: sqlite3.Connection, path: Path) -> set[str]:
+    """Return the names of a file's tables; the connection is closed where they can't be read.
+
+    Raises:
+        ValueError: They are not such as redraft makes.
+    """
+    try:
+        check_schema(conn, OWN_TABLES, path)
+        return {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (sqlite3.Error, ValueError):
+        conn.close()
+        raise
+
+
+def query_on(conn: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    """Run one statement with `%(name)s` parameters and return its rows."""
+    return conn.execute(named(statement), values).fetchall()
+
+
+@cache
+def named(statement: str) -> str:
+    """Return a statement with SQLite's way to write its parameters."""
+    return re.sub(r"%\((\w+)\)s", r":\1", statement)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that writes nothing, neither to the file nor beside it where nothing may be written there."""
+    name = urllib.parse.quote(str(path))
+    conn = sqlite3.connect(
+        f"file:{name}?mode=ro", timeout=BUSY_TIMEOUT_S, isolation_level=None, uri=True, check_same_thread=False
+    )
+    try:
+        conn.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        conn.close()
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:  # it holds what the file does not
+            raise
+        # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
+        conn = sqlite3.connect(
+            f"file:{name}?mode=ro&immutable=1", isolation_level=None, uri=True, check_same_thread=False
+        )
+    limit_values(conn)
+    return conn

@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.jsonplus import (
     JsonPlusSerializer,
 )
 
-from ..checked_channels import check_found
+from ..checked_values import check_found
 from ..langgraph_internals import (
     INPUT_CHANNEL,
     SAFE_MSGPACK_METHODS,
@@ -222,7 +222,7 @@ def _too_large(data: bytes) -> ValueError:
     return ValueError(f"a value of {size:.0f} MiB is too large: {largest} MiB are kept of one")
 
 
-def checked(  # noqa: PLR0912
+def checked(
     found: CheckpointTuple, vault: Vault | None, seal: Seal | None = None, *, pending: bool = True
 ) -> CheckpointTuple:
     """Return a checkpoint as it was read, with its metadata decrypted and without its seal.
@@ -238,26 +238,7 @@ def checked(  # noqa: PLR0912
     """
     place = found.config["configurable"]
     checkpoint: Any = found.checkpoint
-    if not isinstance(checkpoint, dict):
-        raise TypeError(f"the checkpoint is {type(checkpoint).__name__}, not a dict")
-    for name, kind in SHAPE.items():
-        value = checkpoint.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise TypeError(f"its {name!r} is {type(value).__name__}, not {kind.__name__}")
-    # A row copied over another would else pass for it.
-    if checkpoint["id"] != place["checkpoint_id"]:
-        raise ValueError(f"it holds the checkpoint {checkpoint['id'][:100]!r}")
-    for name in ("channel_values", "channel_versions", "versions_seen"):
-        if wrong := [key for key in checkpoint[name] if not isinstance(key, str)]:
-            raise ValueError(f"its {name!r} have the key {wrong[0]!r}, which is no text")
-    for channel, version in checkpoint["channel_versions"].items():
-        if not isinstance(version, str | int | float):
-            raise TypeError(f"the version of its channel {channel!r} is {type(version).__name__}")
-        if isinstance(version, str) and not VERSION.match(version):
-            raise ValueError(f"the version of its channel {channel!r} is {version[:100]!r}, not a number")
-    for node, seen in checkpoint["versions_seen"].items():
-        if not isinstance(seen, dict):
-            raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
+    _check_form(checkpoint, place["checkpoint_id"])
     metadata: Any = found.metadata
     if not isinstance(metadata, dict):
         raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
@@ -270,6 +251,30 @@ def checked(  # noqa: PLR0912
     if len(MARKS & checkpoint["channel_values"].keys()) > 1:
         check_found(found, (RefineState,), pending=pending)
     return found._replace(metadata=metadata)
+
+
+def _check_form(checkpoint: Any, checkpoint_id: str) -> None:
+    """Raise ValueError or TypeError unless this has the form of the checkpoint of that id."""
+    if not isinstance(checkpoint, dict):
+        raise TypeError(f"the checkpoint is {type(checkpoint).__name__}, not a dict")
+    for name, kind in SHAPE.items():
+        value = checkpoint.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"its {name!r} is {type(value).__name__}, not {kind.__name__}")
+    # A row copied over another would else pass for it.
+    if checkpoint["id"] != checkpoint_id:
+        raise ValueError(f"it holds the checkpoint {checkpoint['id'][:100]!r}")
+    for name in ("channel_values", "channel_versions", "versions_seen"):
+        if wrong := [key for key in checkpoint[name] if not isinstance(key, str)]:
+            raise ValueError(f"its {name!r} have the key {wrong[0]!r}, which is no text")
+    for channel, version in checkpoint["channel_versions"].items():
+        if not isinstance(version, str | int | float):
+            raise TypeError(f"the version of its channel {channel!r} is {type(version).__name__}")
+        if isinstance(version, str) and not VERSION.match(version):
+            raise ValueError(f"the version of its channel {channel!r} is {version[:100]!r}, not a number")
+    for node, seen in checkpoint["versions_seen"].items():
+        if not isinstance(seen, dict):
+            raise TypeError(f"what its node {node!r} has seen is {type(seen).__name__}, not dict")
 
 
 def own_ancestor(parents: Mapping[Any, Any]) -> Any:

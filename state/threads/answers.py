@@ -87,14 +87,7 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
     Raises:
         ValueError: It can't be read, or says nothing; the message lists what can be replied.
     """
-    if isinstance(reply, str) and reply.strip():
-        word = reply.strip().casefold()
-        reply = {"action": word} if word in REPLIES else {"action": "feedback", "text": reply}
-    action = reply.get("action") if isinstance(reply, Mapping) else None
-    if not isinstance(reply, Mapping) or not isinstance(action, str) or action not in REPLIES:
-        raise _unusable(reply)
-    if unknown := sorted(str(key) for key in reply if key not in KEYS):
-        raise ValueError(f"a reply holds {', '.join(KEYS)}, not {', '.join(map(repr, unknown))}")
+    action, reply = _in_full(reply)
     text, score, edited = reply.get("text") or "", _score(reply.get("score")), reply.get("draft")
     if not isinstance(text, str):
         raise ValueError(f"text must be a text, not {text!r}")  # noqa: TRY004  as any other bad reply
@@ -109,6 +102,19 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
     if same_draft(edited, draft):
         raise ValueError(f"the edited draft is the same as the one asked about. {REPLIES['accept']}")
     return Answer(action, text, score, edited)
+
+
+def _in_full(reply: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the action of a reply, and the reply as a mapping; raises ValueError where it is none."""
+    if isinstance(reply, str) and reply.strip():
+        word = reply.strip().casefold()
+        reply = {"action": word} if word in REPLIES else {"action": "feedback", "text": reply}
+    action = reply.get("action") if isinstance(reply, Mapping) else None
+    if not isinstance(reply, Mapping) or not isinstance(action, str) or action not in REPLIES:
+        raise _unusable(reply)
+    if unknown := sorted(str(key) for key in reply if key not in KEYS):
+        raise ValueError(f"a reply holds {', '.join(KEYS)}, not {', '.join(map(repr, unknown))}")
+    return action, reply
 
 
 def same_draft(one: str, other: str) -> bool:

@@ -14,13 +14,22 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateUpdate
 
-from ..conversation import ThreadMessages, given_messages
+from ..checked_channels import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
 from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits
-from .kind import attach_kind, kind_of
+from .kind import (
+    ALLOW,
+    CHECKED,
+    ChangedGraphError,
+    attach_kind,
+    change_update,
+    changes,
+    compared,
+    kind_of,
+    refuse_edited,
+)
 from .lease import RunLease
-from .record_checks import ALLOW, CHECKED, ChangedGraphError, change_update, changes, compared, refuse_edited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
@@ -186,16 +195,21 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             if place.get("checkpoint_id") or point is not None:
                 refuse_edited(kind, str(place["thread_id"]), snapshot.values)
             return supersteps if point is None else [[StateUpdate(point.values, point.as_node)]]
-        records = [one.values for one in given if isinstance(one.values, dict) and one.values.get("events")]
-        new = [one for one in records if "head" in one]
-        if new and (yield do(self, "get_state", whole)).created_at is None:
-            refuse_edited(kind, str(place["thread_id"]), new[0])
+        record = _new_record(given)
+        if record is not None and (yield do(self, "get_state", whole)).created_at is None:
+            refuse_edited(kind, str(place["thread_id"]), record)
         return supersteps
 
     def _keeps_threads(self, config: RunnableConfig) -> bool:
         place = config["configurable"]
         saver = place.get(CHECKPOINTER, self.checkpointer)
         return isinstance(saver, BaseCheckpointSaver) and place.get("thread_id") is not None
+
+
+def _new_record(updates: Sequence[StateUpdate]) -> Mapping[str, Any] | None:
+    """Return the values that write a whole record, which a fork into a new thread does."""
+    values = (one.values for one in updates)
+    return next((one for one in values if isinstance(one, dict) and one.get("events") and "head" in one), None)
 
 
 def _without_raising(drawn: Graph, own: Container[str]) -> Graph:

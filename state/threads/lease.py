@@ -18,7 +18,7 @@ from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
 from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, control_of, works
-from ..storage.leases import BusyThreadError, LeasesInMemory
+from ..storage.leases import BusyThreadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
@@ -44,15 +44,45 @@ def _keeper_of(saver: Any) -> LeaseKeeper:
     found = getattr(saver, "leases", None)
     if isinstance(found, LeaseKeeper):
         return found
-    return _OF_OTHER_SAVERS.setdefault(saver, LeaseKeeper(LeasesInMemory()))
+    if (keeper := _OF_OTHER_SAVERS.get(saver)) is not None:
+        return keeper
+    from ..storage.sqlite import IndexedMemorySaver
+
+    return _OF_OTHER_SAVERS.setdefault(saver, IndexedMemorySaver().leases)
 
 
 class StopControl(RunControl):
-    """LangGraph's control of one run, which is read between two steps: whether someone wants the run to stop.
+    """LangGraph's control of one run: somebody who wants the run to stop ends it by `request_drain`.
 
     Args:
-        look: Returns why the run is to stop, or `None`. Without it, that is said by `request_drain`.
-        alook: The same, awaited: LangGraph reads a control in the event loop, where nothing may block.
+        alook: Returns why the run is to stop, or `None`; awaited, since LangGraph reads a control in the event loop,
+            where nothing may block.
+    """
+
+    def __init__(self, alook: Callable[[], Awaitable[str | None]] | None = None) -> None:
+        super().__init__()
+        self._alook = alook
+
+    async def refresh(self) -> None:
+        """Read who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
+        if self.drain_reason is not None or self._alook is None:
+            return
+        try:
+            reason = await self._alook()
+        except Exception:
+            # A run that works does not end because nobody could look.
+            LOG.exception("who is asked to stop can't be read")
+        else:
+            if reason is not None:
+                self.request_drain(reason)
+
+
+class LookingControl(StopControl):
+    """A control that is looked at anew whenever LangGraph reads it, between two steps.
+
+    Args:
+        look: Returns why the run is to stop, or `None`; by a sync run.
+        alook: The same, awaited.
         outer: Of the run that this one is a part of: the two stop together.
     """
 
@@ -63,9 +93,8 @@ class StopControl(RunControl):
         alook: Callable[[], Awaitable[str | None]] | None = None,
         outer: RunControl | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(alook)
         self._look = look
-        self._alook = alook
         self._outer = outer
 
     def request_drain(self, reason: str = "shutdown") -> None:
@@ -86,19 +115,9 @@ class StopControl(RunControl):
         return self.drain_reason is not None
 
     async def refresh(self) -> None:
-        """Read who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
         if isinstance(self._outer, StopControl):
             await self._outer.refresh()
-        if self.drain_reason is not None or self._alook is None:
-            return
-        try:
-            reason = await self._alook()
-        except Exception:
-            # A run that works does not end because nobody could look.
-            LOG.exception("who is asked to stop can't be read")
-        else:
-            if reason is not None:
-                self.request_drain(reason)
+        await super().refresh()
 
 
 # Weak: a control lives as long as its run.
@@ -119,7 +138,7 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
         BusyThreadError: Somebody runs the thread right now.
     """
     keeper, held = _keeper_of(saver), list[Lease]()
-    control = StopControl(lambda: _stop_reason(keeper.leases.standing([held[0].fence]), held[0]), outer=outer)
+    control = LookingControl(lambda: _stop_reason(keeper.leases.standing([held[0].fence]), held[0]), outer=outer)
     held.append(drive(keeper.take(Lease(thread_id, control))))
     _CONTROLS[held[0].token] = control
     keeper.enter(held[0])
@@ -164,7 +183,7 @@ class LeaseHolder:
             standing = await here.run_in_executor(leases.db_executor, read) if leases.db_executor else read()
             return _stop_reason(standing, held[0])
 
-        control = StopControl(alook=look, outer=outer)
+        control = StopControl(look) if outer is None else LookingControl(alook=look, outer=outer)
         while True:
             taking = asyncio.ensure_future(adrive(self._keeper.take(Lease(thread_id, control))))
             try:

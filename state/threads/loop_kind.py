@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from ..conversation import Waiting, answer_id, conversation_of
+from ..checked_channels import Waiting
+from ..conversation import answer_id, conversation_of
 from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
 from ..first_nodes import PREPARE
 from ..langgraph_internals import INPUT_CHANNEL
@@ -179,16 +180,8 @@ def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> Fork
     rounds = [draft.round for draft in attempts(events)]
     if number not in rounds:
         raise ValueError(f"there is no draft of round {number}; this run has drafts of rounds {rounds}")
-    for name, text in (("feedback", edits.feedback), ("draft", edits.draft)):
-        if text is not None and not text.strip():
-            raise ValueError(f"{name} is blank; leave it out to keep what there is")
-    # The last of that round: a draft that is written anew stands for the one before. Rounds count from 0 in each task
-    # of the thread, so that of another task with this number comes earlier.
-    index = max(
-        position
-        for position, event in enumerate(events)
-        if event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
-    )
+    edits.refuse_blank()
+    index = _place_of_draft(events, number)
     original = events[index]
     before = events[: index if edits.draft is not None else index + 1]
     after: list[Mapping[str, Any]] = [edits.opening] if edits.opening else []
@@ -206,9 +199,22 @@ def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> Fork
         after.append({"kind": "human", "round": number, "by": "human", "text": edits.feedback, **verdict})
     branch = _appended(before, after)
     last = _last_step(branch)
-    judged = last["kind"] in CRITIQUE_KINDS and last["round"] == number
-    writer = "generate" if original["kind"] == "draft" else "refine"
-    return ForkPoint(_fresh(values, branch, edits.limits), "feedback" if judged else writer)
+    as_node = "generate" if original["kind"] == "draft" else "refine"
+    if last["kind"] in CRITIQUE_KINDS and last["round"] == number:
+        as_node = "feedback"
+    return ForkPoint(_fresh(values, branch, edits.limits), as_node)
+
+
+def _place_of_draft(events: Sequence[Event], number: int) -> int:
+    """Return the place of the last draft of a round: one that is written anew stands for the one before.
+
+    Rounds count from 0 in each task of the thread, so that of another task with this number comes earlier.
+    """
+    return max(
+        position
+        for position, event in enumerate(events)
+        if event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
+    )
 
 
 def _appended(before: Sequence[Event], after: Sequence[Mapping[str, Any]]) -> list[Event]:

@@ -14,9 +14,7 @@ from ..summary import attempts, rounds, run_options, summary_of
 from .answers import newest_question, our_questions, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
 from .history import family, grow_tree, read_history, rows_of
-from .lease import leases_of, request_stop
-from .plain_threads import checkpoint_of_round, latest_round, plain_history
-from .record_checks import (
+from .kind import (
     ChangedGraphError,
     change_update,
     changes,
@@ -26,6 +24,8 @@ from .record_checks import (
     made_by,
     refuse_edited,
 )
+from .lease import leases_of, request_stop
+from .plain_threads import checkpoint_of_round, latest_round, plain_history
 from .replay import Replay, replay_record
 from .snapshots import check_stored, schemas_of, snapshot_at, snapshots
 
@@ -75,7 +75,7 @@ class UnknownThreadError(LookupError):
 
 def _stored(thread: Thread, *, check: bool = True) -> Logic[CheckpointTuple]:
     """Return the newest checkpoint; raises UnknownThreadError."""
-    checkpoint: CheckpointTuple | None = yield do(thread.saver, "get_tuple", thread.config)
+    checkpoint: CheckpointTuple | None = yield do(thread.saver, "get_tuple", _config(thread.thread_id))
     if checkpoint is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
     # Before anything is made of it: others may have written to the database.
@@ -87,7 +87,7 @@ def _stored(thread: Thread, *, check: bool = True) -> Logic[CheckpointTuple]:
 def _newest(thread: Thread) -> Logic[tuple[CheckpointTuple, StateSnapshot]]:
     """Return the newest checkpoint and the state there, read once; raises UnknownThreadError."""
     checkpoint = yield from _stored(thread, check=False)  # `snapshot_at` does
-    return checkpoint, (yield from snapshot_at(thread.graph, thread.config, checkpoint=checkpoint))
+    return checkpoint, (yield from snapshot_at(thread.graph, _config(thread.thread_id), checkpoint=checkpoint))
 
 
 def _off_rows(thread: Thread, read: Callable[[ThreadRows], T | None]) -> Logic[T | None]:
@@ -106,7 +106,7 @@ def history(thread: Thread) -> Logic[list[HistoryStep]]:
     steps: list[HistoryStep] | None = yield from _off_rows(thread, plain_history)
     if steps is not None and all(thread.graph.nodes.keys() >= {*step.next} for step in steps):
         return steps
-    return read_history((yield from snapshots(thread.graph, thread.config)), thread.kind)
+    return read_history((yield from snapshots(thread.graph, _config(thread.thread_id))), thread.kind)
 
 
 def replay(thread: Thread) -> Logic[Replay]:
@@ -186,7 +186,9 @@ def run(thread: Thread, run_input: Any, control: StopControl) -> Do:
 
     "sync": each step is saved before the next begins, so that a process that dies loses no finished one.
     """
-    return do(thread.graph, "invoke", run_input, compared(thread.config), durability="sync", control=control)
+    return do(
+        thread.graph, "invoke", run_input, compared(_config(thread.thread_id)), durability="sync", control=control
+    )
 
 
 def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool) -> Logic[dict[str, Any] | None]:
@@ -201,7 +203,7 @@ def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool)
     # Killed after a node's writes were saved and before the checkpoint that follows: `get_state` shows such a thread as
     # finished, and `update_state` would drop the writes. An interrupt before every node applies them and runs nothing.
     if not snapshot.next and checkpoint.pending_writes:
-        yield do(graph, "invoke", None, compared(thread.config), interrupt_before="*", durability="sync")
+        yield do(graph, "invoke", None, compared(_config(thread.thread_id)), interrupt_before="*", durability="sync")
         checkpoint, snapshot = yield from _newest(thread)
     # A change is written as changed limits are, with or without any.
     step = kind.next_step(snapshot, limits if limits is not None or not changed else {})
@@ -209,7 +211,7 @@ def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool)
         step.values.update(change_update(kind, snapshot, changed))
     # LangGraph goes on after the node that an update is written as, as if it had just run.
     if step:
-        yield do(graph, "update_state", thread.config, step.values, as_node=step.as_node)
+        yield do(graph, "update_state", _config(thread.thread_id), step.values, as_node=step.as_node)
     return kind.restart(checkpoint, snapshot, limits)
 
 
@@ -245,7 +247,7 @@ def ready_answer(thread: Thread, reply: Any, at: int | None, by: str | None) -> 
             f"the question{whose}{about} of thread {thread.thread_id!r} is answered or never was asked; "
             f"it waits with {waits}"
         )
-    snapshot = yield from snapshot_at(thread.graph, thread.config, checkpoint=checkpoint)
+    snapshot = yield from snapshot_at(thread.graph, _config(thread.thread_id), checkpoint=checkpoint)
     if changed := _changes(thread, checkpoint, snapshot, None):
         raise _changed(thread, changed)
     # Read here only to refuse a bad reply before anything changes; the node reads it again.
@@ -375,7 +377,7 @@ def _ending_with(thread: Thread, number: int, latest: StateSnapshot) -> Logic[St
             if ends_with_it(snapshot):
                 return snapshot
         # Newest first, so that all that was said about the draft comes along.
-        seen = yield from snapshots(thread.graph, thread.config, ends_with_it)
+        seen = yield from snapshots(thread.graph, _config(thread.thread_id), ends_with_it)
         if ends_with_it(seen[-1]):
             return seen[-1]
     return latest

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from ..checked_channels import Writes, check_found, naming
+from ..checked_channels import Writes
+from ..checked_values import check_found, naming
 from ..dual import adrive, do, do_all, drive
 from ..events import Record
 from .kind import kind_of

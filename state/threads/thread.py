@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..dual import adrive, drive
 from . import operations
@@ -61,6 +61,7 @@ class Thread:
                 "`with open_checkpointer(…) as saver:` with checkpointer=saver"
             )
         self.graph = graph
+        self.saver: BaseCheckpointSaver[Any] = graph.checkpointer
         # Savers store ids as text, so that an id given as a number finds the same thread.
         self.thread_id = str(thread_id)
         self.kind = kind_of(graph)
@@ -72,10 +73,6 @@ class Thread:
     def config(self) -> RunnableConfig:
         """The config that runs and reads this thread."""
         return {"configurable": {"thread_id": self.thread_id}}
-
-    @property
-    def saver(self) -> BaseCheckpointSaver[Any]:
-        return cast("BaseCheckpointSaver[Any]", self.graph.checkpointer)
 
     # resume
 

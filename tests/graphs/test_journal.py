@@ -25,7 +25,7 @@ from redraft.nodes.verify.numeric_answers import extract_number
 from redraft.nodes.writing.sampling import MajorityWriter
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.storage import lease_keeper
-from redraft.state.storage.journal import JournalTable
+from redraft.state.storage.journal import Journal
 from redraft.state.threads.lease import BusyThreadError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_a_draft_that_a_budget_cut_short_is_no_failed_try(saver: Any, is_async: 
 def test_a_run_reads_once_which_replies_there_are(saver: Any, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new thread asks the database for no reply, and one that goes on asks once, however many calls it makes; a run
     that stood still for so long that another could have had its thread asks before each."""
-    if not isinstance(saver.journal, JournalTable):
+    if not isinstance(saver.journal, Journal):
         return  # memory is not asked
     asked: list[str] = []
     query = saver._query

@@ -8,7 +8,7 @@ import pytest
 from redraft.graphs.branching import build_branching_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.state.checked_channels import check_items
+from redraft.state.checked_values import check_items
 from redraft.state.events import Event, EventKind, EventOfKind
 from redraft.state.schema import KnownEvent
 from redraft.state.usage import NO_USAGE

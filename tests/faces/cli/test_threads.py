@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redraft.state import open_checkpointer
 from redraft.state.stopping import STOP_REASONS
-from redraft.state.storage.plain_index import PlainIndex
+from redraft.state.storage.thread_rows import PlainIndex
 
 TASK = "Write one sentence."
 VERIFY = ("--verify", "uses_words:river,lamp")

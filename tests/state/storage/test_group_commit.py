@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from redraft.state import open_checkpointer
-from redraft.state.storage.group_writer import GroupWriter, Rows, Statement
+from redraft.state.storage.group_writer import GroupWriter, Insert, Rows, SqliteCommitter, Statement
 from redraft.state.storage.journal import KeptReply
-from redraft.state.storage.sqlite import Insert, SqliteCommitter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,8 @@ from redraft.nodes.verify.text_verifiers import uses_words
 from redraft.state import Thread, open_checkpointer
 from redraft.state.critique import Critique
 from redraft.state.storage.lease_keeper import LeaseKeeper
-from redraft.state.storage.leases import LeasesInMemory, LostLeaseError, Runner
+from redraft.state.storage.leases import Leases, LostLeaseError, Runner
+from redraft.state.storage.sqlite import IndexedMemorySaver
 from redraft.state.threads.lease import LeaseHolder, leases_of
 
 if TYPE_CHECKING:
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
 WORDS = verifier_critic(uses_words("river", "lamp"))
 
 
-class Slow(LeasesInMemory):
+class Slow(Leases):
     """Notes nobody before it may."""
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
-        super().__init__()
+        super().__init__(IndexedMemorySaver())
         self.db_executor = executor
         self.asked, self.may = threading.Event(), threading.Event()
 
-    def take(self, *given: Any, **options: Any) -> Runner | None:
+    async def atake(self, *given: Any, **options: Any) -> Runner | None:
         self.asked.set()
-        assert self.may.wait(20)
-        return super().take(*given, **options)
+        assert await asyncio.get_running_loop().run_in_executor(self.db_executor, self.may.wait, 20)
+        return await super().atake(*given, **options)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield one
 
 
-def holder_of(leases: LeasesInMemory) -> LeaseHolder:
+def holder_of(leases: Leases) -> LeaseHolder:
     holder = LeaseHolder(InMemorySaver())
     holder._keeper = LeaseKeeper(leases)
     return holder
@@ -76,7 +77,7 @@ async def test_cancelled_while_it_begins(executor: ThreadPoolExecutor) -> None:
 
 async def test_cancelled_while_it_ends(executor: ThreadPoolExecutor) -> None:
     """It is forgotten who ran the thread, though the run was cancelled while that waited for its turn."""
-    leases, entered, may_end, busy = LeasesInMemory(), asyncio.Event(), asyncio.Event(), threading.Event()
+    leases, entered, may_end, busy = Leases(IndexedMemorySaver()), asyncio.Event(), asyncio.Event(), threading.Event()
     leases.db_executor = executor
     holder = holder_of(leases)
 
