@@ -1,6 +1,6 @@
-"""Commands `serve`, `worker` and `mcp`: the presets over HTTP, what executes their runs, and the presets as tools.
+"""Commands `serve`, `worker` and `mcp`. Internal.
 
-Internal.
+The presets over HTTP, what executes their runs, and the presets as tools.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ DELTA = "A delta is land built by a river at its mouth."
 PAIRS = "moon boat bread window rain train salt letter"
 EXAMPLES = {
     "own_critic": ([f"{DELTA} It is made of mud and sand.", DELTA], f"accepted after 1 rounds: {DELTA}"),
-    "bigger_graph": (["The garden blooms.", "Thanks, it blooms."], "To Ann: Thanks, it blooms."),
+    "bigger_graph": (["The garden blooms.", "Many thanks for the seeds."], "To Ann: The garden blooms. Many thanks"),
     "resume_and_fork": (
         ["A while.", "Three minutes.", "About 3 minutes.", "At 75 degrees."],
         "failed, with 1 call: A while.\naccepted, with 3 calls: About 3 minutes.\nAt 75 degrees.",

@@ -32,7 +32,7 @@ def edited(
     """
     plain, forms = _forms(text.strip())
     forms += [shaped for shape in shapes if "\n" in shape for shaped in _shaped(plain, shape.split("\n"))]
-    forms = [*dict.fromkeys(forms)]
+    forms = [form for form in dict.fromkeys(forms) if form != text]
     tries = 0
 
     def ranked(one: str) -> tuple[bool, float]:
@@ -43,17 +43,19 @@ def edited(
     for form in forms:
         if ranked(form)[0]:
             return form
-    return next((shorter for form in forms if (shorter := _shortened(form, ranked))), "")
+    return next((shorter for form in [text, *forms] if (shorter := _shortened(form, ranked))), "")
 
 
 def extended(text: str, added: str) -> str:
     """Return a text with what is to stand next in it, without sentences that it has already.
 
-    An addition that begins with the text is the whole of it.
+    An addition that has half of the text's words is the whole of it, written anew.
     """
+    words = {*WORD.findall(text.casefold())}
+    if len(words & {*WORD.findall(added.casefold())}) >= len(words) / 2:
+        return added
     text, added = text.rstrip(), added.strip()
-    whole = added if added.startswith(text) else f"{text}\n{added}" if "\n" in text else f"{text} {added}"
-    return _unrepeated(whole)
+    return _unrepeated(f"{text}\n{added}" if "\n" in text else f"{text} {added}")
 
 
 def _forms(text: str) -> tuple[str, list[str]]:
@@ -139,4 +141,5 @@ QUOTED = re.compile(r"[\"“](?P<inside>[^\"“”]+)[\"”]")
 MARKS = re.compile(r"\*\*|__|^#+ +|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)", re.MULTILINE)
 BULLET = re.compile(r"^(?:[-*•–]|\d+[.)])\s+")
 CLAUSE_END = re.compile(r"(?<=[,;:.!?])\s+")
+WORD = re.compile(r"\w+")
 NUMBER = re.compile(r"^\d+[.)]\s+")

@@ -159,16 +159,15 @@ class AdvisedModel(PromptedModel):
         super().__init__(model, prompts, what="refine_prompt", **options)
         self.checks = checks
 
-    def feedback(self, attempt: Attempt | None) -> str:
-        return "\n".join(f"- {text}" for text in self.advice(attempt))
+    def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
+        """Return the templates, and what to do about a draft, a line for each objection."""
+        texts = [self.advice(one, attempt.text) for one in objections(attempt)] if attempt else []
+        return self.templates, "\n".join(f"- {text}" for text in texts if text)
 
-    def advice(self, attempt: Attempt | None) -> list[str]:
-        """Return what to do about a draft, a text for each objection."""
-        texts = []
-        for one in objections(attempt) if attempt else []:
-            check = self.checks.get(one["by"])
-            texts.append((check and attempt and advice(check.verifier, attempt.text)) or one["text"])
-        return [text for text in texts if text]
+    def advice(self, objection: Event, draft: str) -> str:
+        """Return what to do about one objection to a draft."""
+        check = self.checks.get(objection["by"])
+        return (check and advice(check.verifier, draft)) or objection["text"]
 
 
 class MendingModel(AdvisedModel):
@@ -193,31 +192,23 @@ class MendingModel(AdvisedModel):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         reply = yield from super().logic(input, config)
         attempt = attempt_at_hand(input["events"], self.keep)
-        if attempt is None or not self._lacking(attempt):
+        if attempt is None or self.question(attempt)[0] is not self._add:
             return reply
         added = read_text(reply)
         return reply.model_copy(update={"content": extended(attempt.text, added) if added.strip() else ""})
 
-    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
-        if attempt is None or not self._checks_alone(attempt):
-            return self.templates
-        return self._add if self._lacking(attempt) else self._mend
-
-    def feedback(self, attempt: Attempt | None) -> str:
-        if attempt is None or not self._checks_alone(attempt):
-            return PromptedModel.feedback(self, attempt)
-        return self._lacking(attempt) or self.advice(attempt)[0]
-
-    def _checks_alone(self, attempt: Attempt) -> bool:
-        """Tell if nobody but verifiers objects to a draft, with something to say."""
-        return bool(self.advice(attempt)) and all(one["by"] in self.checks for one in objections(attempt))
-
-    def _lacking(self, attempt: Attempt) -> str:
-        """Return what is to be added to a draft; empty where it is to be rewritten."""
-        if not self._checks_alone(attempt):
-            return ""
-        texts = (addition(self.checks[one["by"]].verifier, attempt.text) for one in objections(attempt))
-        return next(filter(None, texts), "")
+    def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
+        """Return the templates and the one thing to do, or all that is said where others than verifiers object."""
+        against = objections(attempt) if attempt else []
+        checks = [self.checks.get(one["by"]) for one in against]
+        if attempt is None or not all(checks):
+            return PromptedModel.question(self, attempt)
+        lacking = (addition(check.verifier, attempt.text) for check in checks if check)
+        if text := next(filter(None, lacking), ""):
+            return self._add, text
+        texts = (self.advice(one, attempt.text) for one in against)
+        text = next(filter(None, texts), "")
+        return (self._mend, text) if text else PromptedModel.question(self, attempt)
 
 
 MOST_SECONDS = 2

@@ -262,23 +262,38 @@ def has_length(
         return Critique("\n".join(problems), not problems, sum(scores) / len(scores))
 
     def advice(draft: str) -> str:
-        counts = {unit: COUNTS[unit](draft) for unit in limits}
-        return "\n".join(_resize(counts[unit], low, high, unit) for unit, (low, high) in limits.items())
-
-    def added(draft: str) -> str:
-        low, high = limits.get("word", (0, None))
-        lacking = ((low + high) // 2 if high else low) - COUNTS["word"](draft)
-        if COUNTS["word"](draft) >= low or (high is not None and high < WORDS_A_SENTENCE):
-            return ""
-        sentences = _many(max(1, round(lacking / WORDS_ADDED)), "more sentence")
-        return f"{sentences} that could stand next in this text."
+        told = [_resize(COUNTS[unit](draft), low, high, unit) for unit, (low, high) in limits.items()]
+        return "\n".join(filter(None, told))
 
     sizes = " and ".join(_size(low, high, unit) for unit, (low, high) in limits.items())
-    low, high = limits.get("word", (0, None))
-    # Told in sentences, and rather too many: models count badly, and one too many can be left out again.
+    words = limits.get("word", (0, None))
+    form = _in_sentences(sizes, *words) if len(limits) == 1 else ""
+    return named(
+        check,
+        "has_length",
+        wants=f"It has {sizes}.",
+        form=form,
+        advises=advice,
+        adds=lambda draft: _more_sentences(draft, *words),
+    )
+
+
+def _in_sentences(sizes: str, low: int, high: int | None) -> str:
+    """Return a wish for so many words, told in sentences; empty where it says nothing more.
+
+    Rather too many: models count badly, and one sentence too many can be left out again.
+    """
     sentences = round(high / WORDS_TOLD) if low and high else 0
-    form = f"It has {sizes}: about {sentences} sentences." if sentences > 1 and len(limits) == 1 else ""
-    return named(check, "has_length", wants=f"It has {sizes}.", form=form, advises=advice, adds=added)
+    return f"It has {sizes}: about {sentences} sentences." if sentences > 1 else ""
+
+
+def _more_sentences(draft: str, low: int, high: int | None) -> str:
+    """Return what to ask for where a draft has too few words; empty where a sentence would be too long for it."""
+    count = COUNTS["word"](draft)
+    if count >= low or (high is not None and high < WORDS_A_SENTENCE):
+        return ""
+    lacking = ((low + high) // 2 if high else low) - count
+    return f"{_many(max(1, round(lacking / WORDS_ADDED)), 'more sentence')} that could stand next in this text."
 
 
 def reading_level(max_grade: float) -> Verifier:

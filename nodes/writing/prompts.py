@@ -269,16 +269,16 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         """Return the messages that the model is asked with."""
         events = state.get("events", [])
         attempt, run, number = attempt_at_hand(events, self.keep), current_run(events), rounds(events)
-        templates = self.templates_for(attempt)
+        templates, feedback = self.question(attempt)
         template = templates[min(number, len(templates) - 1)]
         values = prompt_values(in_context(state["task"], events) + self.told, events, attempt, memory=self.memory)
-        values["feedback"] = self.feedback(attempt)
+        values["feedback"] = feedback
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
         return prompt_messages(template, {**values, "context": values["context"] + thoughts(run)}, model=self.model)
 
-    def feedback(self, attempt: Attempt | None) -> str:
-        """Return what is said of a draft."""
-        return attempt.feedback if attempt else ""
+    def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
+        """Return the templates to ask with about a draft, one a round, and what is said of it."""
+        return self.templates_for(attempt), attempt.feedback if attempt else ""
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

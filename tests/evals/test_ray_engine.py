@@ -17,8 +17,9 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("psycopg")
 
+from redraft.evals.commands.ray_cluster import ray_cluster
 from redraft.evals.datasets.dataset import Dataset, Problem
-from redraft.evals.run.ray_engine import RayJob, ray_cluster, run_on_ray
+from redraft.evals.run.ray_engine import RayJob, run_on_ray
 from redraft.evals.run.run_folder import ResultFile, read_results
 from redraft.evals.run.runner import GivenUpError
 

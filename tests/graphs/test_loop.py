@@ -54,7 +54,7 @@ def test_a_failing_draft_is_revised_until_the_verifier_passes(run: Any) -> None:
         "These words are missing: lamp.",
         "",
     ]
-    assert "Use this word exactly as written: lamp." in model.calls[1][0].text
+    assert "has this word, exactly as written: lamp." in model.calls[1][0].text
     assert (output["usage"]["total_tokens"], output["usage"]["calls"]) == (47, 2)
     assert output["usage"]["cost_usd"] is None
 

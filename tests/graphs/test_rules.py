@@ -109,7 +109,7 @@ def test_an_unchanged_revision_is_no_progress() -> None:
     model = ScriptedModel(["a river", "a  river ", "a river", "a river.", "a river", "a river"])
     output = build_refine_graph(model, critics=[WORDS]).invoke({"task": TASK, "limits": {"max_rounds": 9}})
     assert (output["stop_reason"], output["accepted_by"]) == ("no_progress", None)
-    why = "No way to go on is left: mend (1), rewrite (2), sample (2) brought nothing better."
+    why = "No way to go on is left: mend (1), rewrite (1), sample (3) brought nothing better."
     assert output["events"][-1]["text"] == why
 
 

@@ -99,7 +99,7 @@ def test_a_json_schema_is_a_verifier(served: Served, protocol: str) -> None:
     """Structured output is checked by a program and revised until it fits; what never does is a refusal, and never
     passes for an answer."""
     good, bad = '{"name": "Ann", "metres": 7}', '{"name": "Ann"}'
-    model = ScriptedModel([bad, f"```json\n{good}\n```", good, bad, "nothing", "more"])
+    model = ScriptedModel([bad, f"```json\n{good}\n```", bad, "nothing", "more"])
     ask = client(served(model)[0])
 
     def parsed(**more: Any) -> tuple[Any, Any]:

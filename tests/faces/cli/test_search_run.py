@@ -13,7 +13,7 @@ FAILING: dict[str, Any] = {"status": 400, "body": {"error": {"message": "not now
 
 def reply_to(request: dict[str, Any]) -> str:
     asked = str(request["messages"])
-    return "A river lamp." if "missing" in asked or "exactly as written" in asked else "A lamp."
+    return "A river lamp." if "missing" in asked or "this word" in asked else "A lamp."
 
 
 def test_a_search_runs_and_its_paths_are_threads(shell: Any, serve: Any) -> None:

@@ -25,6 +25,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
+from redraft.nodes.refine import REFINE_PROMPT
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
@@ -342,7 +343,7 @@ def test_texts_of_any_length_are_held() -> None:
     endless = "x" * 1_000_000
     prose = "".join(f"This is the sentence of number {number}. " for number in range(3000))
     with open_checkpointer("memory") as saver:
-        thread = run(refining(saver, prose, f"{endless} river lamp bell"), "long")
+        thread = run(refining(saver, prose, f"{endless} river lamp bell", refine_prompt=REFINE_PROMPT), "long")
         views = every_view(thread)
         longer = run(refining(saver, prose, prose.replace("of number 1500", "about river lamp bell")), "longer")
         changed = diff(longer)

@@ -293,7 +293,7 @@ def test_the_draft_that_a_person_spoke_about_is_revised(saver: Any, do: Any) -> 
     """Feedback on a draft is about that draft, also where an earlier one scored better."""
     thread, model = finished(saver, do, "a river", "Winter.", "more", max_rounds=1)
     output = do(do(thread, "fork", at=1, feedback="Longer.", limits={"max_rounds": 2}), "resume")
-    assert "Current draft:\nWinter." in model.calls[-1][0].text
+    assert "Current draft:\na river Winter." in model.calls[-1][0].text
     assert next(event["base"] for event in output["events"] if event["round"] == 2 and event["kind"] == "revision") == 1
 
 
