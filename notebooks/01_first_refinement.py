@@ -21,7 +21,7 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 from redraft import Limits, Thread, build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
 from redraft.faces import diff, show, timeline
 
-model = chat_model("local", temperature=0.7, seed=2, max_output_tokens=60)  # or "openai:gpt-5-mini", …
+model = chat_model("local", temperature=0.7, seed=4, max_output_tokens=60)  # or "openai:gpt-5-mini", …
 
 # %% [markdown]
 # ## The loop
@@ -34,7 +34,6 @@ checkpointer = open_checkpointer("memory").open()
 graph = build_refine_graph(
     model,
     critics=[verifier_critic(uses_words("snow", "bell"))],
-    refine_prompt="(Try {round}. {feedback})\n\n{task}",  # a model this small copies a draft that it is shown
     checkpointer=checkpointer,
 )
 show(graph)
@@ -43,6 +42,8 @@ show(graph)
 # ## Watching a run
 #
 # `stream_mode="custom"` gives every event as it is recorded: the draft, who judged it and what was said, the verdict.
+# The model was told with the task what the program wants. A draft that it rejects all the same is mended by one way
+# after another: a sentence is added, the text is written anew with the draft out of sight, a fresh sample is drawn.
 # `redraft.faces.live` shows the same as a view that is renewed while the run goes on.
 
 # %%
