@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["without_thought"]
+__all__ = ["is_json", "without_thought"]
 
 
 def without_thought(text: str) -> str:
@@ -62,11 +62,12 @@ def _unopened(text: str) -> re.Match[str] | None:
         if not tag["closing"]:
             opened.add(name)
         elif name not in opened:
-            return None if _is_json(text) else tag
+            return None if is_json(text) else tag
     return None
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Tell if a text is JSON and nothing else."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

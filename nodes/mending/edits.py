@@ -6,11 +6,11 @@ adds no words of its own.
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ...models.thoughts import is_json
 from ..verify.text_verifiers import split_sentences
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _forms(text: str) -> tuple[str, list[str]]:
     if fenced := FENCED.search(text):
         text = fenced["inside"].strip()
         forms.append(text)
-    if (data := DATA.search(text)) and _is_json(data[0]):
+    if (data := DATA.search(text)) and is_json(data[0]):
         forms.append(data[0])
     preface, _, rest = text.partition("\n")
     if preface.rstrip().endswith(":") and rest.strip():
@@ -95,14 +95,6 @@ def _unrepeated(text: str) -> str:
     if "\n" in text:
         return "\n".join(dict.fromkeys(text.split("\n")))
     return " ".join(dict.fromkeys(split_sentences(text)))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _shortened(text: str, ranked: Callable[[str], tuple[bool, float]]) -> str:
