@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ pytest.importorskip("scipy", reason="the extra evals is not installed")
 
 from redraft.evals.run.result_record import ResultRecord
 from redraft.evals.run.run_folder import Run, RunInfo
-from redraft.evals.writing_quality import covered, fluency
 from redraft.models import ScriptedModel
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from writing_quality import covered, fluency
+
+sys.path.pop(0)
 
 
 def run_of(method: str, texts: list[str], kind: str = "words") -> Run:

@@ -1,6 +1,6 @@
-"""Quality of texts that use given words: the share of words covered, and fluency judged blind in pairs. Internal.
+"""Quality of texts that use given words: the share of words covered, and fluency judged blind in pairs.
 
-    python -m redraft.evals.writing_quality results/adaptive results/zero-shot --judge http://127.0.0.1:8911/v1#NAME
+    python benchmarks/writing_quality.py results/adaptive results/zero-shot --judge http://127.0.0.1:8911/v1#NAME
 
 The judge sees the two texts and not which method wrote them, in both orders; only a text that wins in both has won.
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.search.ranking import PairwiseJudge
-from ..nodes.verify.text_verifiers import uses_words
-from .analysis.paired import mcnemar_p
-from .run.run_folder import Run, read_run
+from redraft.evals.analysis.paired import mcnemar_p
+from redraft.evals.run.run_folder import Run, read_run
+from redraft.nodes.search.ranking import PairwiseJudge
+from redraft.nodes.verify.text_verifiers import uses_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, values in shares.items()
     }
     if options.judge:
-        from ..models.specs import chat_model
+        from redraft.models.specs import chat_model
 
         judge = chat_model(options.judge, temperature=0, max_output_tokens=200)
         for other in runs[1:]:
             summary[f"{runs[0].info.method} against {other.info.method}"] = asyncio.run(fluency(runs[0], other, judge))
-    print(json.dumps(summary, indent=2))  # noqa: T201  its output
+    print(json.dumps(summary, indent=2))
 
 
 FLUENCY_PROMPT = """\
