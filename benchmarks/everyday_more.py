@@ -130,6 +130,8 @@ async def factors(rows: dict[str, Row], asked: Asked, samples: int) -> None:
         return shares
 
     by_task = [shares for shares in await everyone(map(one, rows)) if shares]
+    if not by_task:
+        raise SystemExit("no rejected first draft has been revised in all eight ways yet")
     print(f"{len(by_task)} rejected first drafts of {len(rows)}, {samples} revisions each\n")
     for cell in product((False, True), repeat=3):
         told = [name for name, on in zip(FACTORS, cell, strict=True) if on]
