@@ -91,7 +91,8 @@ def run_job(
         job: `module:function`.
         args: What it is called with, as JSON holds it.
         cpu_s: Seconds of CPU, rounded up to whole ones.
-        wall_s: Seconds of wall time, once it has a process; default: five times the CPU's, as the machine may be busy.
+        wall_s: Seconds of wall time, once it has a process; default: ten times the CPU's and ten more, as the
+            machine may be busy.
         memory: Bytes of address space of the process, of which Python itself takes about 100 MB.
         most_output: Bytes of the result as JSON.
 
@@ -102,7 +103,7 @@ def run_job(
         ValueError: The result is too long. Or the function itself raised it; so it is for every other exception of
             Python's own, and RuntimeError stands for any other, with its name.
     """
-    wall_s = 5 * cpu_s if wall_s is None else wall_s
+    wall_s = 10 + 10 * cpu_s if wall_s is None else wall_s
     request = json.dumps([job, args]).encode() + b"\n"
     with POOL.helper() as helper:
         answer = helper.answer(request, cpu_s=cpu_s, wall_s=wall_s, memory=memory, most_output=most_output)
