@@ -6,17 +6,16 @@ run of the process meanwhile.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from re import _constants, _parser  # type: ignore[attr-defined]  # the standard library has no public parser of patterns
 from typing import TYPE_CHECKING, Any
+
+from ..runtime.killable import run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MOST_SECONDS", "bounded_search", "pattern_form"]
+__all__ = ["MOST_SECONDS", "bounded_search", "check_pattern", "pattern_form", "quick_search"]
 
 MOST_SECONDS = 2
 """Of CPU time, for one search of a process."""
@@ -25,9 +24,9 @@ MOST_SECONDS = 2
 def bounded_search(pattern: str, *, multiline: bool = True) -> Callable[[str], bool]:
     """Return a function that says whether a pattern of Python's `re` is found in a text.
 
-    RE2 takes linear time, and searches where it reads pattern and text as Python does. What it can't take (such as a
-    lookaround) or would read otherwise (`\\w` beside letters that are not ASCII) is left to Python in a process of its
-    own; where that one reaches its limit, the function raises TimeoutError.
+    RE2 takes linear time, and searches where it reads pattern and text as Python does and both are small. What it can't
+    take (such as a lookaround), would read otherwise (`\\w` beside letters that are not ASCII) or would need long for
+    is left to a process of its own; where that one reaches its limit, the function raises TimeoutError.
 
     Args:
         pattern: The regular expression.
@@ -36,21 +35,104 @@ def bounded_search(pattern: str, *, multiline: bool = True) -> Callable[[str], b
     Raises:
         ValueError: It is no regular expression.
     """
-    flags = re.MULTILINE if multiline else 0
-    try:
-        re.compile(pattern, flags)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    linear = _linear(pattern, multiline=multiline)
+    check_pattern(pattern, multiline=multiline)
+    search, size = quick_search(pattern, multiline=multiline)
 
     def found(text: str) -> bool:
-        # Not at lines, `$` matches before a final line break as well, in Python alone.
-        alike = text.isascii() and not ODD_SPACE.search(text) and (multiline or not text.endswith("\n"))
-        if linear is not None and alike:
-            return linear.search(text) is not None
-        return _found_in_process(pattern, text, int(flags))
+        result = search(text) if size * len(text) < MOST_STEPS else None
+        if result is not None:
+            return result
+        try:
+            return bool(run_job(FOUND, pattern, text, multiline, cpu_s=MOST_SECONDS))
+        except (TimeoutError, MemoryError, ChildProcessError) as error:
+            raise TimeoutError(f"a search for {pattern!r} was ended: {error}") from None
 
     return found
+
+
+def check_pattern(pattern: str, *, multiline: bool = False) -> None:
+    """Raise ValueError for a text that is no regular expression of Python's, or takes it long to read."""
+    if _is_plain(pattern):
+        _compiled(pattern, multiline=multiline)
+        return
+    try:
+        run_job(FOUND, pattern, None, multiline, cpu_s=MOST_SECONDS)
+    except (TimeoutError, MemoryError, ChildProcessError) as error:
+        raise ValueError(f"{pattern!r:.200} can't be read as a regular expression: {error}") from None
+
+
+def quick_search(pattern: str, *, multiline: bool) -> tuple[Callable[[str], bool | None], int]:
+    """Return a search that takes linear time, and its steps for each character at most.
+
+    The search gives `None` where it can't tell: RE2 is not installed, can't take the pattern, or might read pattern or
+    text in another way than Python does.
+    """
+    if _is_plain(pattern) and WITHOUT_REPEATS.fullmatch(pattern):
+        python = _compiled(pattern, multiline=multiline)
+        return lambda text: python.search(text) is not None, len(pattern)
+    compiled = _linear(pattern, multiline=multiline) if _is_plain(pattern) else None
+    if compiled is None:
+        return lambda _: None, 0
+
+    def search(text: str) -> bool | None:
+        # Not at lines, `$` matches before a final line break as well, in Python alone.
+        alike = text.isascii() and not ODD_SPACE.search(text) and (multiline or not text.endswith("\n"))
+        return compiled.search(text.encode()) is not None if alike else None
+
+    return search, compiled.programsize
+
+
+def _linear(pattern: str, *, multiline: bool) -> Any:
+    """Return the pattern compiled by RE2, or `None` where it can't be, is large, or would mean something else."""
+    if READ_OTHERWISE.search(pattern):
+        return None
+    try:
+        import re2
+
+        options = re2.Options()
+    except (ImportError, AttributeError):  # another package is called re2, too
+        return None
+    options.log_errors = False
+    options.max_mem = RE2_MEMORY
+    try:
+        return re2.compile(f"(?m){pattern}" if multiline else pattern, options)
+    except re2.error:
+        return None
+
+
+def found_in(pattern: str, text: str | None, multiline: bool) -> bool:
+    """Search in a helper process; without a text only read the pattern.
+
+    Raises:
+        ValueError: It is no regular expression.
+    """
+    compiled = _compiled(pattern, multiline=multiline)
+    if text is None:
+        return False
+    result = quick_search(pattern, multiline=multiline)[0](text)
+    return compiled.search(text) is not None if result is None else result
+
+
+def _compiled(pattern: str, *, multiline: bool) -> Any:
+    try:
+        return re.compile(pattern, re.MULTILINE if multiline else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def _is_plain(pattern: str) -> bool:
+    """Return whether Python reads a pattern soon: not with ranges of letters that have thousands of them."""
+    return len(pattern) <= LONGEST_PLAIN and pattern.isascii() and not WIDE.search(pattern)
+
+
+FOUND = f"{__name__}:{found_in.__name__}"
+RE2_MEMORY = 64 << 10
+"""Bytes: it compiles some 2,700 steps in a few milliseconds; the time grows with their square."""
+MOST_STEPS = 2_000_000
+"""Of a pattern times the characters of a text, below which RE2 needs less than 50 ms at worst."""
+LONGEST_PLAIN = 1000
+WITHOUT_REPEATS = re.compile(r"[^*+?{(|]*")
+WIDE = re.compile(r"\\[uUN]")
 
 
 def pattern_form(pattern: str) -> str:
@@ -63,7 +145,7 @@ def pattern_form(pattern: str) -> str:
     """
     try:
         form = _form(_parser.parse(pattern, re.MULTILINE))
-    except NotImplementedError:
+    except (NotImplementedError, RecursionError):
         return ""
     return form if form.strip(" …") and len(form) < LONGEST_FORM else ""
 
@@ -77,7 +159,7 @@ def _form(parts: Any) -> str:
         elif kind in REPEATS:
             fewest, _, inside = value
             once = _form(inside)
-            form += "…" if once == "…" else once * min(fewest, LONGEST_FORM)
+            form += "…" if once == "…" else (once * min(fewest, LONGEST_FORM))[:LONGEST_FORM]
         elif kind is _constants.IN and value[0][0] is _constants.LITERAL:
             form += chr(value[0][1])
         elif kind in FREE:
@@ -97,44 +179,6 @@ REST = re.compile("…+")
 LONGEST_FORM = 500
 
 
-def _linear(pattern: str, *, multiline: bool) -> Any:
-    """Return the pattern compiled by RE2, or `None` where it can't be, or would mean something else."""
-    if not pattern.isascii() or READ_OTHERWISE.search(pattern):
-        return None
-    try:
-        import re2
-
-        options = re2.Options()
-    except (ImportError, AttributeError):  # another package is called re2, too
-        return None
-    options.log_errors = False
-    try:
-        return re2.compile(f"(?m){pattern}" if multiline else pattern, options)
-    except re2.error:
-        return None
-
-
-def _found_in_process(pattern: str, text: str, flags: int) -> bool:
-    command = [sys.executable, "-I", "-S", "-B", "-c", SEARCH.format(seconds=MOST_SECONDS)]
-    question = json.dumps([pattern, text, flags]).encode()
-    try:
-        # Waits longer than the process may work, as the machine may be busy.
-        done = subprocess.run(command, input=question, capture_output=True, timeout=5 * MOST_SECONDS, check=True)  # noqa: S603  # this Python, and the program below
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        raise TimeoutError(f"a search for {pattern!r} takes more than {MOST_SECONDS} seconds") from None
-    return done.stdout.strip() == b"1"
-
-
-SEARCH = """
-import json, re, sys
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
-except ImportError:
-    pass
-pattern, text, flags = json.load(sys.stdin)
-print(int(re.search(pattern, text, flags) is not None))
-"""
 READ_OTHERWISE = re.compile(r"\[\[?:|\{,|\\Z")
 ODD_SPACE = re.compile(r"[\x0b\x1c-\x1f]")
 """White space of Python's that is none of RE2's."""

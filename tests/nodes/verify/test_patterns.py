@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redraft.nodes import matches, matches_json_schema
 from redraft.nodes.verify import patterns
-from redraft.nodes.verify.patterns import bounded_search
+from redraft.nodes.verify.patterns import check_pattern, quick_search
 
 PIECES = [
     *"ab1_-. $^|?*+()[]",
@@ -36,10 +36,10 @@ def test_a_pattern_is_found_where_python_finds_it(pattern: str, text: str, multi
         expected = re.search(pattern, text, re.MULTILINE if multiline else 0) is not None
     except re.error:
         with pytest.raises(ValueError, match="regular expression"):
-            bounded_search(pattern, multiline=multiline)
+            check_pattern(pattern, multiline=multiline)
         return
-    if patterns._linear(pattern, multiline=multiline) is not None:  # else a process has Python's own answer
-        assert bounded_search(pattern, multiline=multiline)(text) is expected
+    # Where it gives none, a process has Python's own answer.
+    assert quick_search(pattern, multiline=multiline)[0](text) in (expected, None)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_a_pattern_that_takes_forever_rejects_the_draft(monkeypatch: pytest.Monk
     assert matches("^(a+)+$")("", draft).accepted is False
     found = matches(r"^(a+)+\1$")("", draft)
     assert found.accepted is False
-    assert "more than 1 seconds" in found.text
+    assert "more than 1 s of CPU" in found.text
     assert matches_json_schema({"pattern": "^(a+)+$"})("", f'"{draft}"').accepted is False
