@@ -111,13 +111,13 @@ def test_receivers_that_drip_keep_nobody_else_waiting(
     start_server: Any,
     told: Told,
     dripping: Any,
-    tokens: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """While every receiver of one caller's answers without end, another caller's webhook is called; of the first, no
     more wait to be told than may."""
     monkeypatch.setattr("redraft.server.api.webhooks.MOST_WAITING", 17)
+    tokens = ("first-token-0123456789", "second-token-0123456789")
     server = start_server(allow_webhooks=("127.0.0.1",), tokens=tokens)
     port, came = dripping
     told.answers = [200]
