@@ -6,6 +6,7 @@ import asyncio
 import json
 import select
 import socket
+import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -243,6 +244,40 @@ def test_a_list_has_a_bound(start_server: Callable[..., Any], monkeypatch: pytes
         assert (refused.status_code, "limit" in refused.text) == (422, True)
         assert len(client.post("/threads/search", json={"limit": 2}).json()) == 2
         assert len(client.post("/threads/search", json={"select": ["thread_id"]}).json()) == 3
+
+
+def test_a_list_reads_what_it_shows(start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many threads a search reads those that it is asked for, and one page of them; one that must look through all
+    does so beside the event loop, and finds the same."""
+    server = start_server()
+    records = server.engine.records
+    with httpx.Client(base_url=server.url) as client:
+        for number in range(40):
+            client.post("/threads", json={"thread_id": f"thread-{number:02}", "metadata": {"n": number % 2}})
+        query, read, threads = records.query, list[int](), set[str]()
+
+        def noted(statement: str, values: Any) -> Any:
+            rows = query(statement, values)
+            read.append(len(rows))
+            threads.add(threading.current_thread().name.rpartition("_")[0])
+            return rows
+
+        monkeypatch.setattr(records, "query", noted)
+        asked: list[tuple[dict[str, Any], list[str]]] = [
+            ({"ids": [f"none-{number}" for number in range(1000)]}, []),
+            ({"ids": ["thread-07", "thread-03"], "sort_by": "thread_id"}, ["thread-07", "thread-03"]),
+            ({"limit": 2, "offset": 1, "sort_by": "thread_id", "sort_order": "asc"}, ["thread-01", "thread-02"]),
+            ({"status": "busy", "limit": 2}, []),
+        ]
+        for body, names in asked:
+            found = client.post("/threads/search", json={**body, "select": ["thread_id"]}).json()
+            assert ([one["thread_id"] for one in found], max(read)) == (names, len(names)), body
+            read.clear()
+        looked = {"metadata": {"n": 1}, "status": "idle", "sort_by": "thread_id", "limit": 3, "offset": 2}
+        found = client.post("/threads/search", json={**looked, "select": ["thread_id"]}).json()
+        assert [one["thread_id"] for one in found] == ["thread-35", "thread-33", "thread-31"]
+        assert client.post("/threads/count", json={"metadata": {"n": 1}}).json() == 20
+        assert threads == {"redraft-server-read"}
 
 
 def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
