@@ -100,6 +100,7 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         app.add_api_route(path, partial(_refuse, reason), methods=[method], include_in_schema=False)
     app.router.routes.extend(Route(path, door, include_in_schema=False) for door in doors for path in door.paths)
     app.state.metrics = metrics.MetricsByCaller(engine)
+    engine.on_called.append(app.state.metrics.called)
     engine.on_finished.append(app.state.metrics.finished)
     engine.on_finished.append(Webhooks(runs_api.run_json, settings.allow_webhooks).finished)
 

@@ -78,9 +78,16 @@ class CallCeiling(Meter):
         if getattr(error, "completion", None) is None:  # else it was counted as one that was answered
             self._ended({**NO_USAGE, "calls": 1})
 
+    def close(self) -> None:
+        """Count the calls that are still under way when their run is over: nobody waits for them, and they are paid."""
+        while self._under_way:
+            self._ended({**NO_USAGE, "calls": 1})
+
     def _ended(self, used: Usage | None) -> None:
         with self._begins:
-            self._under_way -= 1
+            if not self._under_way:  # it was counted when its run was over, and comes after all
+                used = None if used is None else {**used, "calls": 0}
+            self._under_way = max(self._under_way - 1, 0)
             if used is not None:
                 self._add(used)
         if used is not None:

@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import logging
 import os
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,7 +23,7 @@ from ..settings import LOOPBACK
 from .problems import problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -164,8 +166,52 @@ DEEPEST = 64
 UNTYPED = (b"", b"application/x-www-form-urlencoded")
 
 
+MOST_VALUES = 65_536
+"""Commas and brackets of a body, by which its values are counted before it is read: those of 1 MB can take a second."""
+MOST_OF_ALL, MOST_OF_CALLER = 64, 16
+"""How often the longest body fits into what all requests in flight may hold, and into what one caller's may."""
+RETRY_AFTER = {"Retry-After": "5"}
+
+
 class TooLongError(Exception):
     """The body is longer than it may be."""
+
+
+class TooManyError(Exception):
+    """The bodies in flight are longer than they may be: all of them, or those of this caller."""
+
+
+class BodiesInFlight:
+    """The bytes of requests that are not answered yet, by caller, each counted when it arrives.
+
+    Args:
+        longest: Of one body.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._of = Counter[str]()
+        self._of_all = 0
+
+    @contextmanager
+    def counted(self, caller: str) -> Iterator[Callable[[int], None]]:
+        """Give a function that counts bytes of one body until the block ends; it raises TooManyError."""
+        size = 0
+
+        def add(count: int) -> None:
+            nonlocal size
+            size, self._of_all = size + count, self._of_all + count
+            self._of[caller] += count
+            of_caller = self._of[caller] > MOST_OF_CALLER * self._longest
+            # Whoever holds just this one is served also where others hold all that there is.
+            if of_caller or (self._of_all > MOST_OF_ALL * self._longest and self._of[caller] > size):
+                raise TooManyError(of_caller)
+
+        try:
+            yield add
+        finally:
+            self._of_all -= size
+            self._of[caller] -= size
 
 
 class BodyMiddleware:
@@ -188,11 +234,17 @@ class BodyMiddleware:
         self._untyped_paths = frozenset(untyped_paths)
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
+        self._in_flight = BodiesInFlight(max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        caller = scope.get("state", {}).get("caller")
+        with self._in_flight.counted("" if caller is None else caller.id) as count:
+            await self._pass_on(scope, receive, send, count)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, count: Callable[[int], None]) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         if headers.keys() >= {b"content-length", b"transfer-encoding"}:
             # A proxy that goes by the other one sees another end of the request (RFC 9112, 6.1).
@@ -200,10 +252,15 @@ class BodyMiddleware:
             return
         try:
             async with asyncio.timeout(self._max_seconds):
-                body = await self._read(headers.get(b"content-length", b""), receive)
+                body = await self._read(headers.get(b"content-length", b""), receive, count)
         except TooLongError:
             refusal = problem(413, "too_large", f"the body is longer than {self._max_bytes} bytes", close=True)
             await refusal(scope, receive, send)
+            return
+        except TooManyError as error:
+            status, whose = (429, "your") if error.args[0] else (503, "all")
+            message = f"{whose} requests in flight are longer than they may be; try again in 5 s"
+            await problem(status, "too_many", message, headers=RETRY_AFTER, close=True)(scope, receive, send)
             return
         except TimeoutError:
             await problem(408, "timeout", "the body took too long to arrive", close=True)(scope, receive, send)
@@ -217,10 +274,12 @@ class BodyMiddleware:
             if kind != b"application/json":
                 await problem(415, "unsupported", "a body must be application/json")(scope, receive, send)
                 return
+            is_short = sum(map(body.count, b",[{")) <= MOST_VALUES
             try:
-                body = orjson.dumps(_checked(orjson.loads(body)))
+                body = orjson.dumps(_checked(orjson.loads(body if is_short else b"")))
             except (ValueError, TypeError, RecursionError):
-                message = f"the body is no JSON that can be read: UTF-8, at most {DEEPEST} levels deep"
+                bounds = f"at most {DEEPEST} levels deep and {MOST_VALUES} values"
+                message = f"the body is no JSON that can be read: UTF-8, {bounds}"
                 await problem(400, "bad_json", message)(scope, receive, send)
                 return
         # The body that goes on is whole, and has another length.
@@ -230,7 +289,7 @@ class BodyMiddleware:
         scope = {**scope, "headers": [*passed_on, (b"content-length", str(len(body)).encode())]}
         await self._app(scope, _replayed(body, receive), send)
 
-    async def _read(self, length: bytes, receive: Receive) -> bytes | None:
+    async def _read(self, length: bytes, receive: Receive, count: Callable[[int], None]) -> bytes | None:
         if length.isdigit() and int(length) > self._max_bytes:
             raise TooLongError
         body = bytearray()
@@ -238,9 +297,12 @@ class BodyMiddleware:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            body += message.get("body", b"")
-            if len(body) > self._max_bytes:
+            part = message.get("body", b"")
+            if len(body) + len(part) > self._max_bytes:
                 raise TooLongError
+            if part:
+                count(len(part))
+                body += part
             if not message.get("more_body"):
                 return bytes(body)
 

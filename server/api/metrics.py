@@ -1,4 +1,4 @@
-"""Prometheus metrics of runs, counted when each has ended: of all callers, and of each by itself. Internal."""
+"""Prometheus metrics of runs and calls, counted when each ends: of all callers, and of each by itself. Internal."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from ...state import Usage
     from ..engine.engine import Engine
     from ..engine.runs import Caller, Run
 
@@ -61,7 +62,7 @@ class RunMetrics:
         self._rounds = counter("rounds", "Revisions.")
         self._calls = counter("model_calls", "Model calls, those that failed too, whatever made them.")
         self._tokens = counter("tokens", "Tokens of all model calls.", "direction")
-        self._cost = counter("cost_usd", "Dollars, where the price of every model is known.")
+        self._cost = counter("cost_usd", "Dollars of the calls whose price is known.")
         self._unpriced = counter("unpriced_runs", "Runs whose cost is not known.")
         self._gain = histogram("quality_improvement", "Score of the answer less that of the first draft.", GAINS)
         self._refining = histogram(
@@ -82,6 +83,14 @@ class RunMetrics:
         """Look how many runs wait."""
         if self._engine is not None:
             self._queue.set(await self._engine.queue.queued())
+
+    def called(self, run: Run, used: Usage) -> None:
+        """Count a call of a run: when it is made, since a call may outlive the run that was cancelled meanwhile."""
+        self._calls.labels(run.assistant).inc(used["calls"])
+        self._tokens.labels(run.assistant, "input").inc(used["input_tokens"])
+        self._tokens.labels(run.assistant, "output").inc(used["output_tokens"])
+        if used["cost_usd"] is not None:
+            self._cost.labels(run.assistant).inc(used["cost_usd"])
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Count a run that has ended.
@@ -111,15 +120,10 @@ class RunMetrics:
             if len(self._counted) > THREADS_REMEMBERED:
                 self._counted.popitem(last=False)
         fresh = current_run(events) if counted is None or counted > len(events) else events[counted:]
-        used, name = run.used, run.assistant  # what was called is counted where it is called, and not by the record
-        self._calls.labels(name).inc(used["calls"])
-        self._tokens.labels(name, "input").inc(used["input_tokens"])
-        self._tokens.labels(name, "output").inc(used["output_tokens"])
+        name = run.assistant
         self._rounds.labels(name).inc(sum(event["kind"] == "revision" for event in fresh))
-        if used["cost_usd"] is None:
+        if run.used["cost_usd"] is None:
             self._unpriced.labels(name).inc()
-        else:
-            self._cost.labels(name).inc(used["cost_usd"])
         if events:
             in_calls = add_usage(event["usage"] for event in fresh)["seconds"]
             self._serving.labels(name).observe(max(0.0, seconds - in_calls))
@@ -152,6 +156,12 @@ class MetricsByCaller:
         self.whole = RunMetrics(engine)
         self._own: dict[Caller, RunMetrics] = {}
 
+    def called(self, run: Run, used: Usage) -> None:
+        """Count a call, as `RunMetrics.called`; in whatever thread it was made."""
+        self.whole.called(run, used)
+        if run.caller not in SEES_ALL:
+            self.of(run.caller).called(run, used)
+
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Count a run that has ended, as `RunMetrics.finished`."""
         self.whole.finished(run, output)
@@ -162,9 +172,8 @@ class MetricsByCaller:
         """Return the metrics that a caller may see: of their own runs, or of all for a lone caller and the operator."""
         if caller in SEES_ALL:
             return self.whole
-        if caller not in self._own:
-            self._own[caller] = RunMetrics(None)
-        return self._own[caller]
+        # Of two threads that make them at once, both get the ones that are kept.
+        return self._own.get(caller) or self._own.setdefault(caller, RunMetrics(None))
 
 
 SEES_ALL = (LOCAL, OPERATOR)

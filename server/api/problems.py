@@ -113,8 +113,9 @@ TOLD = {
     413: "The body is too large.",
     415: "The body is no `application/json`.",
     422: "The request makes no sense, or asks for more than the server allows.",
-    429: "Too many runs wait, or the caller's quota of the day is used up; `Retry-After` says when to come again.",
+    429: "Too many runs or bytes wait, or the caller's quota is used up; `Retry-After` says when to come again.",
     502: "The run failed.",
+    503: "All requests in flight are longer than they may be; `Retry-After` says when to come again.",
     504: "The run took longer than the server allows.",
 }
 
@@ -130,5 +131,5 @@ def answers(*statuses: int) -> Answers:
     return {status: {"model": Problem, "description": TOLD[status]} for status in statuses}
 
 
-GUARDS = answers(400, 401, 403, 405, 408, 413, 415, 422)
+GUARDS = answers(400, 401, 403, 405, 408, 413, 415, 422, 429, 503)
 """Responses of every path: a request is checked before it is served."""

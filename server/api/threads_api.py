@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any, Literal
 
@@ -87,19 +88,20 @@ async def create(engine: KnownEngine, caller: KnownCaller, body: Annotated[Creat
 async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """List threads of the caller's."""
     body = body or Search()
-    every = await _matching(engine, caller, body)
-    page = every[body.offset : body.offset + body.limit]
     # Values are read thread by thread, so only where they are shown.
     with_values = body.select is None or {"values", "interrupts"} & set(body.select)
-    return await json_list(
-        selected(await thread_json(engine, record, values=bool(with_values)), body.select) for record in page
-    )
+    async with engine.owned.looking(caller):
+        page = await _matching(engine, caller, body, limit=body.limit, offset=body.offset)
+        return await json_list(
+            selected(await thread_json(engine, record, values=bool(with_values)), body.select) for record in page
+        )
 
 
 @router.post("/count")
 async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search | None, Body()] = None) -> Response:
     """Count threads of the caller's."""
-    return json_response(len(await _matching(engine, caller, body or Search())))
+    async with engine.owned.looking(caller):
+        return json_response(len(await _matching(engine, caller, body or Search())))
 
 
 @router.post("/prune")
@@ -191,24 +193,35 @@ def _check_ttl(ttl: object) -> None:
         raise BadRequestError("ttl is not served for one thread; `redraft serve --default-ttl` sets it for all")
 
 
-async def _matching(engine: Engine, caller: Caller, body: Search) -> list[ThreadRecord]:
+async def _matching(
+    engine: Engine, caller: Caller, body: Search, *, limit: int | None = None, offset: int = 0
+) -> list[ThreadRecord]:
+    """Return the threads that are searched for, or a page of them; what reads many of them does so in a thread."""
     if body.values:
         raise BadRequestError("threads are not searched by their values; use metadata")
     if body.extract:
         raise BadRequestError("extract is not served; select values")
-    wanted = (body.metadata or {}).items()
-    owned = await engine.owned.every(caller)
-    standings = await engine.owned.standings(owned) if body.status in ("idle", "interrupted") else {}
-    every = [
-        record
-        for record in owned
-        if body.status in (None, standings.get(record.thread_id, record.status))
-        and (body.ids is None or record.thread_id in body.ids)
-        and all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
-    ]
     # A state has no time of its own here.
-    key = body.sort_by.removeprefix("state_")
-    return sorted(every, key=lambda record: (getattr(record, key), record.thread_id), reverse=body.sort_order == "desc")
+    by = body.sort_by.removeprefix("state_")
+    found = partial(engine.records.threads, caller.id, ids=body.ids, by=by, order=body.sort_order)
+    wanted = (body.metadata or {}).items()
+    if not wanted and body.status not in ("idle", "interrupted"):
+        return await engine.db.read(found, status=body.status, limit=limit, offset=offset)
+
+    def agreeing() -> list[ThreadRecord]:
+        return [
+            record
+            for record in found()
+            if all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
+        ]
+
+    every = await engine.db.read(agreeing)
+    if body.status in ("idle", "interrupted"):
+        standings = await engine.owned.standings(every)
+        every = [record for record in every if standings[record.thread_id] == body.status]
+    elif body.status is not None:
+        every = [record for record in every if record.status == body.status]
+    return every[offset:] if limit is None else every[offset : offset + limit]
 
 
 async def copy_thread(saver: Any, source: str, target: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..engine.background import Background
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Webhooks", "checked_webhook"]
 
 LONGEST = 2000
-AT_ONCE = 16
+AT_ONCE = 4
+"""Requests under way of one caller's; nobody waits for another's."""
+MOST_WAITING = 256
+"""Ends of one caller's runs that are still to be told; what comes beyond is not kept."""
 TIMEOUT_S = 10.0
+"""Of one request, from the look-up of its host to its answer's headers, however slowly it is answered."""
 PAUSES_S = (1.0, 5.0)
 """Before it is tried again."""
 
@@ -79,7 +84,7 @@ NOT_PUBLIC = "a webhook leads to a public address; --allow-webhook HOST allows o
 
 
 class Webhooks:
-    """Calls the webhooks of runs that ended, some at a time, in the background.
+    """Calls the webhooks of runs that ended, some of each caller's at a time, in the background.
 
     Args:
         run_json: Returns a run as clients read it.
@@ -89,20 +94,26 @@ class Webhooks:
     def __init__(self, run_json: Callable[[Run], Mapping[str, Any]], allowed: Sequence[str]) -> None:
         self._run_json = run_json
         self._allowed = frozenset(allowed)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._waiting = Counter[str]()
         self._background = Background()
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Call the webhook of a run that ended, where it has one."""
-        if url := run.request.get("webhook"):
+        if (url := run.request.get("webhook")) and self._waiting[run.caller.id] >= MOST_WAITING:
+            LOG.warning("the webhook of run %s is not called: %d of its caller's wait", run.id, MOST_WAITING)
+        elif url:
+            self._waiting[run.caller.id] += 1
             body = dumps({**self._run_json(run), "values": output, "webhook_sent_at": now()})
-            self._background.do(self._call(url, run.id, body))
+            self._background.do(self._call(url, run.id, run.caller.id, body))
 
-    async def _call(self, url: str, run_id: str, body: bytes) -> None:
-        async with self._turns:
+    async def _call(self, url: str, run_id: str, caller: str, body: bytes) -> None:
+        try:
             for pause in (*PAUSES_S, None):
                 try:
-                    status = await self._post(url, body)
+                    # Its turn ends before the pause; the client's own time limit is for each piece that it reads.
+                    async with self._turns[caller], asyncio.timeout(TIMEOUT_S):
+                        status = await self._post(url, body)
                 except _BlockedError:
                     LOG.warning("the webhook of run %s leads into this network, and is not called", run_id)
                     return
@@ -117,6 +128,8 @@ class Webhooks:
                     LOG.warning("the webhook of run %s can't be called: %s", run_id, outcome)
                     return
                 await asyncio.sleep(pause)
+        finally:
+            self._waiting[caller] -= 1
 
     async def _post(self, url: str, body: bytes) -> int:
         import httpx2

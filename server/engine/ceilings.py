@@ -15,6 +15,8 @@ from ...state.usage import NO_USAGE, add_usage
 from .runs import LOG, Caller, QuotaSpentError, Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ...models import PriceTable
     from ...state import Usage
     from ..settings import Settings
@@ -30,13 +32,21 @@ class Ceilings:
         settings: The ceilings.
         db: What was used.
         prices: Turns tokens into dollars.
+        called: Told of each call that was made, with its run and usage, in the thread that made it.
     """
 
-    def __init__(self, settings: Settings, db: Database, prices: PriceTable) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        prices: PriceTable,
+        called: Sequence[Callable[[Run, Usage], None]] = (),
+    ) -> None:
         self._settings = settings
         self._records = db.records.usage
         self._db = db
         self._prices = prices
+        self._called = called
         self._has_quota = any(value is not None for value in self._of_day())
 
     async def check(self, caller: Caller) -> None:
@@ -63,6 +73,8 @@ class Ceilings:
 
         def settle(used: Usage) -> None:
             nonlocal unsettled
+            for called in self._called:
+                called(run, used)
             with lock:
                 used, unsettled = add_usage([unsettled, used]), NO_USAGE.copy()
             try:

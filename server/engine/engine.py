@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from ...state import Usage
     from ..settings import Settings
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
@@ -54,6 +55,8 @@ class Engine:
         self.settings = settings
         self.on_finished: list[Finished] = []
         """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
+        self.on_called: list[Callable[[Run, Usage], None]] = []
+        """Called with each model call that was made, in the thread that made it: its run, and what it used."""
         self.stopped = False
         """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver
@@ -85,7 +88,7 @@ class Engine:
         self.presets = Assistants(settings, self.saver, self._build_model)
         self.graphs = ThreadGraphs(self.presets, self.saver)
         self.saved = SavedAssistants(db, self.presets, settings)
-        self.ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings))
+        self.ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings), self.on_called)
         # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self.presets.model, settings.model)
         await db.write(self.records.usage.forget_past)

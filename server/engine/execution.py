@@ -92,6 +92,7 @@ class Execution:
                 run.error = upstream_error(error) or hidden
         finally:
             if ceiling is not None:
+                await self._engine.db.write(ceiling.close)
                 run.used = ceiling.used
             await self.ended(run, status, lost=lost)
 
@@ -128,18 +129,18 @@ class Execution:
                 await self._engine.db.write(self._engine.records.usage.forget, run.id)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
-        # Only now: who is told of the end finds it in the database.
+        # Only now: who is told of the end finds it in the database, and counted.
         run.updated_at, run.ended_at, run.status = at, time.time(), status
-        run.wake()
-        with suppress(Exception):  # whoever follows it elsewhere looks now and then
-            await self._engine.publisher.tell_end(run)
-        asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
-        self.cancelled.discard(run.id)
         for finished in self._engine.on_finished:
             try:
                 finished(run, run.output)
             except Exception:
                 LOG.exception("counting run %s failed", run.id)
+        run.wake()
+        with suppress(Exception):  # whoever follows it elsewhere looks now and then
+            await self._engine.publisher.tell_end(run)
+        asyncio.get_running_loop().call_later(TOKENS_KEPT_S, run.forget_tokens)
+        self.cancelled.discard(run.id)
 
     async def _graph(self, run: Run, *, begun: bool) -> tuple[Any, RunConfig | None]:
         """Return the graph that a run is on, and its recipe: for a new task the assistant's, else the thread's."""

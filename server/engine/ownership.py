@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from contextlib import suppress
+from collections import defaultdict
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...state import BadCheckpointError, RunRow
+from ...state.storage.index import BadRunError
 from ...state.threads.answers import pending_interrupts
 from .records import Database, ThreadRecord, now
 from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence, Set
 
 __all__ = ["LOCAL", "OwnedThreads"]
 
 LOCAL = Caller("local")
+FEW = 20
+"""So many threads are looked up one by one; for more, all that have not ended are looked through."""
 
 
 class OwnedThreads:
@@ -26,6 +31,7 @@ class OwnedThreads:
     def __init__(self, db: Database) -> None:
         self._saver = db.saver
         self._db = db
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def create(
         self,
@@ -65,26 +71,37 @@ class OwnedThreads:
             raise NotThereError("there is no such thread")
         return record
 
-    async def every(self, caller: Caller) -> list[ThreadRecord]:
-        """Return every thread of the caller's, the last created first."""
-        if caller == LOCAL:
-            await self._adopt_all()
-        return await self._db.read(self._db.records.threads, caller.id)
+    @asynccontextmanager
+    async def looking(self, caller: Caller) -> AsyncIterator[None]:
+        """Look through the caller's threads within the block: one request of theirs at a time, so that many that read
+        much keep nobody else waiting."""
+        async with self._turns[caller.id]:
+            if caller == LOCAL:
+                await self.adopt()
+            yield
 
     async def standings(self, records: Sequence[ThreadRecord]) -> dict[str, str]:
         """Return the status of each thread as it stands, also where the shell or Python ran it on since: of that the
         server has noted nothing."""
         statuses = {record.thread_id: record.status for record in records}
         noted = {record.thread_id: record for record in records if record.status in ("idle", "interrupted")}
-        before, unfinished = None, set[str]()
-        while noted and (rows := await self._saver.runs.alist(limit=500, before=before, stop_reason="running")):
-            unfinished |= noted.keys() & {row.thread_id for row in rows}
-            before = rows[-1].position
+        unfinished = await asyncio.to_thread(self._unfinished, noted.keys())
         for name, record in noted.items():
             if (record.status == "idle") == (name in unfinished):
                 with suppress(BadCheckpointError):  # what can't be read stands as it was noted
                     statuses[name] = "interrupted" if await self.waits(record) else "idle"
         return statuses
+
+    def _unfinished(self, thread_ids: Set[str]) -> Set[str]:
+        """Return those of these threads whose last run has not ended, by the index."""
+        if len(thread_ids) < FEW:
+            rows = [self._saver.runs.get(name) for name in thread_ids]
+            return {row.thread_id for row in rows if row is not None and row.stop_reason is None}
+        before, unfinished = None, set[str]()
+        while rows := self._saver.runs.list(limit=500, before=before, stop_reason="running"):
+            unfinished |= thread_ids & {row.thread_id for row in rows}
+            before = rows[-1].position
+        return unfinished
 
     async def waits(self, record: ThreadRecord) -> bool:
         """Return True where a thread waits for a person, or its run was broken off."""
@@ -117,15 +134,14 @@ class OwnedThreads:
             record = await self._db.read(self._db.records.thread, thread_id)
         return record if record is not None and record.owner == caller.id else None
 
-    async def _adopt_all(self) -> None:
+    async def adopt(self) -> None:
         """Note the threads that the shell and Python made; where there are none, nothing is written."""
-        before = None
-        while rows := await self._saver.runs.alist(limit=500, before=before):
-            owned = await self._db.read(self._db.records.known, [row.thread_id for row in rows])
-            for row in rows:
-                if row.thread_id not in owned:
-                    await self._db.write(self._db.records.add_thread, _record_of(row))
-            before = rows[-1].position
+        after = ""
+        while names := await self._db.read(self._db.records.strangers, after):
+            for after in names:
+                with suppress(BadRunError):  # what can't be read hides no other
+                    if (row := await self._saver.runs.aget(after)) is not None:
+                        await self._db.write(self._db.records.add_thread, _record_of(row))
 
     async def thread_for(
         self, caller: Caller, thread_id: str | None, assistant: str, if_not_exists: str

@@ -124,10 +124,8 @@ RUN_COLUMNS = (
 )
 # Looked up and not stored: a server that died would leave its threads busy for ever.
 BUSY = f"EXISTS (SELECT 1 FROM served_runs r WHERE r.thread_id = t.thread_id AND r.{IN_FLIGHT})"  # noqa: S608
-THREAD_COLUMNS = (
-    f"thread_id, owner, assistant, metadata, CASE WHEN {BUSY} THEN 'busy' ELSE status END AS standing, "
-    "created_at, updated_at"
-)
+STANDING = f"CASE WHEN {BUSY} THEN 'busy' ELSE status END"
+THREAD_COLUMNS = f"thread_id, owner, assistant, metadata, {STANDING} AS standing, created_at, updated_at"
 
 
 @dataclass(frozen=True)
@@ -196,9 +194,38 @@ class Records:
     def thread(self, thread_id: str) -> ThreadRecord | None:
         return next(iter(self._threads("thread_id = %(thread_id)s", thread_id=thread_id)), None)
 
-    def threads(self, owner: str) -> list[ThreadRecord]:
-        """Return every thread of an owner, the last created first."""
-        return self._threads("owner = %(owner)s ORDER BY created_at DESC, thread_id DESC", owner=owner)
+    def threads(
+        self,
+        owner: str,
+        *,
+        ids: Collection[str] | None = None,
+        status: str | None = None,
+        by: str = "created_at",
+        order: str = "desc",
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[ThreadRecord]:
+        """Return threads of an owner, by default all, the last created first.
+
+        Args:
+            owner: Whose they are.
+            ids: Only these.
+            status: Only those that stand so.
+            by: What they are sorted by: a field of theirs, which no caller words.
+            order: `asc` or `desc`.
+            limit: How many; default: all.
+            offset: How many to pass over.
+        """
+        condition = "owner = %(owner)s" + ("" if status is None else f" AND {STANDING} = %(status)s")
+        values = {f"id{number}": thread_id for number, thread_id in enumerate(ids or ())}
+        if ids is not None:
+            condition += f" AND thread_id IN ({', '.join(f'%({name})s' for name in values) or 'NULL'})"
+        by = "standing" if by == "status" else by
+        paged = "" if limit is None else " LIMIT %(limit)s OFFSET %(offset)s"
+        return self._threads(
+            f"{condition} ORDER BY {by} {order}, thread_id {order}{paged}",
+            **{**values, "owner": owner, "status": status, "limit": limit, "offset": offset},
+        )
 
     def untouched(self, before: str, *, after: tuple[str, str], local: bool) -> list[ThreadRecord]:
         """Return a page of the threads without a change since a time, the longest untouched first.
@@ -214,12 +241,17 @@ class Records:
         )
         return self._threads(condition, before=before, at=after[0], name=after[1])
 
-    def known(self, thread_ids: Collection[str]) -> set[str]:
-        """Return those of these ids that have an owner."""
-        values = {f"id{number}": thread_id for number, thread_id in enumerate(thread_ids)}
-        places = ", ".join(f"%({name})s" for name in values)
-        rows = self.query(f"SELECT thread_id FROM served_threads WHERE thread_id IN ({places})", values)  # noqa: S608
-        return {row[0] for row in rows}
+    def strangers(self, after: str) -> list[str]:
+        """Return the ids of a page of the threads that have no owner: the shell or Python made them.
+
+        Args:
+            after: Id of the last one on the page before.
+        """
+        statement = (
+            "SELECT thread_id FROM runs WHERE thread_id > %(after)s AND NOT EXISTS "
+            "(SELECT 1 FROM served_threads t WHERE t.thread_id = runs.thread_id) ORDER BY thread_id LIMIT 500"
+        )
+        return [row[0] for row in self.query(statement, {"after": after})]
 
     def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
         """Write some of `assistant`, `metadata` and `status`."""

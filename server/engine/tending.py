@@ -10,7 +10,6 @@ from ...state import BusyThreadError
 from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
-from .ownership import LOCAL
 from .records import now
 from .relay_records import CHANNEL
 from .runs import LOG
@@ -214,7 +213,7 @@ class Tending:
         before = (at or datetime.now(UTC)) - timedelta(minutes=self._engine.settings.default_ttl)
         limit = before.isoformat(timespec="microseconds")
         if everybodys := not self._engine.settings.tokens:
-            await self._engine.owned.every(LOCAL)  # takes in those that the shell and Python made
+            await self._engine.owned.adopt()
         deleted: list[str] = []
         last = ("", "")
         while len(deleted) < self._engine.settings.sweep_limit:

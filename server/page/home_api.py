@@ -115,24 +115,27 @@ def _fields(assistant: Assistant, settings: Settings) -> list[dict[str, Any]]:
 
 
 async def _threads(engine: Engine, caller: Caller, offset: int, q: str, assistant: str, stop: str) -> dict[str, Any]:
-    every = await engine.owned.every(caller)
-    every.sort(key=lambda record: (record.updated_at, record.thread_id), reverse=True)
-    records, paths = _folded(every)
-    if assistant:
-        records = [record for record in records if record.assistant == assistant]
     index: RunIndex = engine.saver.runs
-    if q.strip() or stop:
-        rows_by_id = await asyncio.to_thread(_rows, index, records)
-        records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
-    page = records[offset : offset + A_PAGE]
-    rows = await asyncio.to_thread(lambda: [_row(record, index, paths.get(record.thread_id, ())) for record in page])
+
+    def looked() -> tuple[int, list[dict[str, Any]]]:
+        records, paths = _folded(engine.records.threads(caller.id, by="updated_at"))
+        if assistant:
+            records = [record for record in records if record.assistant == assistant]
+        if q.strip() or stop:
+            rows_by_id = _rows(index, records)
+            records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
+        page = records[offset : offset + A_PAGE]
+        return len(records), [_row(record, index, paths.get(record.thread_id, ())) for record in page]
+
+    async with engine.owned.looking(caller):
+        total, rows = await asyncio.to_thread(looked)
     return {
         "rows": rows,
-        "total": len(records),
+        "total": total,
         "filtered": bool(q.strip() or stop or assistant),
         "asked": {"q": q, "assistant": assistant, "stop": stop},
         "newer": max(offset - A_PAGE, 0) if offset else None,
-        "older": offset + A_PAGE if offset + A_PAGE < len(records) else None,
+        "older": offset + A_PAGE if offset + A_PAGE < total else None,
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -63,11 +62,20 @@ def test_no_graph_makes_more_calls_than_a_server_allows(limited: Any, talking: A
             told[name] = (made, output.get("stop_reason") or output.get("__error__", {}).get("error"))
         for name in ("refine", "essay", "majority-5", "agent", "travel"):
             assert told[name] == (2, "call_budget"), told
-        # A run is counted once it has ended, which may be after its answer.
-        until = monotonic() + 60
-        while (counted := numbers(client.get("/metrics").text, "model_calls_total")) < len(talking.model.calls):
-            assert monotonic() < until
-    assert counted == len(talking.model.calls)
+        assert numbers(client.get("/metrics").text, "model_calls_total") == len(talking.model.calls)
+
+
+def test_a_call_that_is_cancelled_is_counted(served: Callable[..., Any], held: Any) -> None:
+    """Who cancels a run in the middle of a call has made that call: it stands in the metrics and in the quota."""
+    with held() as (model, asked), httpx.Client(timeout=60) as client:
+        url, _ = served(model, max_calls_a_day=1)
+        run = client.post(f"{url}/runs", json={**REFINE, "on_completion": "keep"}).json()
+        assert asked.wait(20)
+        of_run = f"{url}/threads/{run['thread_id']}/runs/{run['run_id']}"
+        assert client.post(f"{of_run}/cancel").status_code == 204
+        assert client.get(of_run).json()["status"] == "interrupted"
+        assert numbers(client.get(f"{url}/metrics").text, "model_calls_total") == len(model.calls) == 1
+        assert client.post(f"{url}/runs", json=REFINE).status_code == 429
 
 
 def test_a_run_that_was_stopped_for_its_calls_goes_on(limited: Any, talking: Any) -> None:

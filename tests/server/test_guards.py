@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import socket
+import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -243,6 +246,40 @@ def test_a_list_has_a_bound(start_server: Callable[..., Any], monkeypatch: pytes
         assert len(client.post("/threads/search", json={"select": ["thread_id"]}).json()) == 3
 
 
+def test_a_list_reads_what_it_shows(start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many threads a search reads those that it is asked for, and one page of them; one that must look through all
+    does so beside the event loop, and finds the same."""
+    server = start_server()
+    records = server.engine.records
+    with httpx.Client(base_url=server.url) as client:
+        for number in range(40):
+            client.post("/threads", json={"thread_id": f"thread-{number:02}", "metadata": {"n": number % 2}})
+        query, read, threads = records.query, list[int](), set[str]()
+
+        def noted(statement: str, values: Any) -> Any:
+            rows = query(statement, values)
+            read.append(len(rows))
+            threads.add(threading.current_thread().name.rpartition("_")[0])
+            return rows
+
+        monkeypatch.setattr(records, "query", noted)
+        asked: list[tuple[dict[str, Any], list[str]]] = [
+            ({"ids": [f"none-{number}" for number in range(1000)]}, []),
+            ({"ids": ["thread-07", "thread-03"], "sort_by": "thread_id"}, ["thread-07", "thread-03"]),
+            ({"limit": 2, "offset": 1, "sort_by": "thread_id", "sort_order": "asc"}, ["thread-01", "thread-02"]),
+            ({"status": "busy", "limit": 2}, []),
+        ]
+        for body, names in asked:
+            found = client.post("/threads/search", json={**body, "select": ["thread_id"]}).json()
+            assert ([one["thread_id"] for one in found], max(read)) == (names, len(names)), body
+            read.clear()
+        looked = {"metadata": {"n": 1}, "status": "idle", "sort_by": "thread_id", "limit": 3, "offset": 2}
+        found = client.post("/threads/search", json={**looked, "select": ["thread_id"]}).json()
+        assert [one["thread_id"] for one in found] == ["thread-35", "thread-33", "thread-31"]
+        assert client.post("/threads/count", json={"metadata": {"n": 1}}).json() == 20
+        assert threads == {"redraft-server-read"}
+
+
 def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
     """Who sends a byte now and then holds no connection for long."""
     server = start_server(max_body_seconds=0.2)
@@ -252,6 +289,55 @@ def test_a_slow_body_is_given_up(start_server: Callable[..., Any]) -> None:
                      b"Content-Length: 100\r\n\r\n{")  # fmt: skip
         reply = slow.recv(65_536)
     assert reply.startswith(b"HTTP/1.1 408")
+
+
+@contextmanager
+def unfinished(server: Any, token: str, sizes: list[int]) -> Iterator[list[socket.socket]]:
+    """Requests whose bodies never end, of a caller: so many bytes of each have come."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with ExitStack() as stack:
+        sockets = []
+        for size in sizes:
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            one.sendall(
+                f"POST /threads HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {token}\r\n"
+                "Content-Type: application/json\r\nContent-Length: 1024\r\n\r\n".encode()
+                + b" " * size
+            )
+            sockets.append(one)
+        yield sockets
+
+
+@pytest.mark.parametrize(("of_all", "status"), [(64, 429), (2, 503)], ids=["of a caller", "of all"])
+def test_bodies_in_flight_have_a_bound(
+    start_server: Callable[..., Any],
+    tokens: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    of_all: int,
+    status: int,
+) -> None:
+    """Who sends many bodies and ends none is refused the next and told when to come again, while another caller is
+    served; so are they when the others are gone."""
+    monkeypatch.setattr("redraft.server.api.guards.MOST_OF_ALL", of_all)
+    server = start_server(tokens=tokens, max_body_bytes=1024)
+    with httpx.Client(base_url=server.url, headers={"X-Api-Key": tokens[1]}, timeout=20) as other:
+        with unfinished(server, tokens[0], [1000] * 20) as sockets:
+            refused = select.select(sockets, [], [], 20)[0][0].recv(65_536).decode()
+            assert refused.startswith(f"HTTP/1.1 {status}")
+            assert {"retry-after: 5", "connection: close"} <= set(refused.lower().split("\r\n"))
+            assert other.post("/threads", json={"metadata": {"a": "x" * 900}}).status_code == 200
+        mine = {"X-Api-Key": tokens[0]}
+        while (reply := other.post("/threads", json={}, headers=mine)).status_code == status:
+            assert reply.headers["retry-after"] == "5"  # the server has not heard yet that they are gone
+        assert reply.status_code == 200
+
+
+def test_a_body_has_so_many_values(start_server: Callable[..., Any]) -> None:
+    """A megabyte of empty lists, which takes a second to read, is refused before it is read; one of text is read."""
+    with httpx.Client(base_url=start_server().url) as client:
+        refused = client.post("/threads", json={"metadata": {"a": [[]] * 70_000}})
+        assert (refused.status_code, "65536 values" in refused.text) == (400, True)
+        assert "metadata have at most" in client.post("/threads", json={"metadata": {"a": "text " * 100_000}}).text
 
 
 def test_half_a_body_disturbs_nobody(start_server: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:

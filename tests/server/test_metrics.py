@@ -39,6 +39,12 @@ def ended(output: Any, status: Any = "success", **fields: Any) -> tuple[Run, Any
     return Run(**{**named, **clock, **used, **fields}, status=status, output=output), output
 
 
+def count(metrics: RunMetrics, run: Run, output: Any) -> None:
+    """Count a run as a server does: its calls when they were made, and the run when it has ended."""
+    metrics.called(run, run.used)
+    metrics.finished(run, output)
+
+
 def value(metrics: RunMetrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"redraft_{name}", labels)
 
@@ -49,7 +55,7 @@ def of_refine(metrics: RunMetrics, name: str, **labels: str) -> float | None:
 
 def test_a_refined_run(metrics: RunMetrics) -> None:
     """A run that a revision mended counts as refined and early, with its gain, tokens and dollars."""
-    metrics.finished(*ended(graph("A river.", "A river, a lamp.").invoke({"task": "Write."})))
+    count(metrics, *ended(graph("A river.", "A river, a lamp.").invoke({"task": "Write."})))
     assert of_refine(metrics, "runs_total", ended="accepted") == 1
     assert of_refine(metrics, "refined_runs_total") == 1
     assert of_refine(metrics, "early_terminations_total") == 1
@@ -67,9 +73,7 @@ def test_a_refined_run(metrics: RunMetrics) -> None:
 def test_a_run_that_used_up_its_rounds(metrics: RunMetrics) -> None:
     """A run that nothing accepted is neither early nor better, and an unknown price is no price of 0."""
     replies = ["A boat.", "A ship.", "A raft."]
-    metrics.finished(
-        *ended(graph(*replies, prices=PriceTable()).invoke({"task": "Write.", "limits": {"max_rounds": 2}}))
-    )
+    count(metrics, *ended(graph(*replies, prices=PriceTable()).invoke({"task": "Write.", "limits": {"max_rounds": 2}})))
     assert of_refine(metrics, "runs_total", ended="max_rounds") == 1
     assert of_refine(metrics, "early_terminations_total") is None
     assert of_refine(metrics, "quality_improvement_sum") == 0
@@ -79,7 +83,7 @@ def test_a_run_that_used_up_its_rounds(metrics: RunMetrics) -> None:
 
 def test_a_first_draft_that_is_accepted(metrics: RunMetrics) -> None:
     """A run without a revision is early, and not refined."""
-    metrics.finished(*ended(graph("A river, a lamp.").invoke({"task": "Write."})))
+    count(metrics, *ended(graph("A river, a lamp.").invoke({"task": "Write."})))
     assert of_refine(metrics, "refined_runs_total") is None
     assert of_refine(metrics, "early_terminations_total") == 1
     assert of_refine(metrics, "refinement_overhead_seconds_sum") < 0.5
@@ -89,11 +93,11 @@ def test_what_a_thread_pays_is_counted_once(metrics: RunMetrics) -> None:
     """A run that goes on with a thread adds only the revisions that it made itself."""
     with open_checkpointer("memory") as saver:
         thread = Thread(graph("A boat.", "A river.", "A lamp, a river.", saver=saver), "t")
-        metrics.finished(*ended(thread.graph.invoke({"task": "Write.", "limits": {"max_rounds": 0}}, thread.config)))
+        count(metrics, *ended(thread.graph.invoke({"task": "Write.", "limits": {"max_rounds": 0}}, thread.config)))
         assert of_refine(metrics, "rounds_total") == 0
-        metrics.finished(*ended(thread.resume({"max_rounds": 2})))
+        count(metrics, *ended(thread.resume({"max_rounds": 2})))
         assert of_refine(metrics, "rounds_total") == 2
-        metrics.finished(*ended(thread.resume()))
+        count(metrics, *ended(thread.resume()))
     assert of_refine(metrics, "rounds_total") == 2
     assert of_refine(metrics, "runs_total", ended="accepted") == 2
 
@@ -101,7 +105,7 @@ def test_what_a_thread_pays_is_counted_once(metrics: RunMetrics) -> None:
 @pytest.mark.parametrize("status", ["error", "timeout", "interrupted"])
 def test_runs_without_an_answer(metrics: RunMetrics, status: str) -> None:
     """A run that gave no answer is counted by its status, and says nothing about quality."""
-    metrics.finished(*ended(None, status))
+    count(metrics, *ended(None, status))
     assert of_refine(metrics, "runs_total", ended=status) == 1
     assert of_refine(metrics, "quality_improvement_count") is None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.server
 import json
 import queue
+import socketserver
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,6 +82,68 @@ def test_a_webhook_is_called_when_its_run_ends(start_server: Any, told: Told, mo
         assert told.heard.get(timeout=20)[0] == "/last"
     server.stop()
     assert told.heard.empty()
+
+
+@pytest.fixture
+def dripping() -> Iterator[tuple[int, queue.Queue[Any]]]:
+    """A receiver that reads a request and never ends the headers of its answer; its port, and each of its callers."""
+    ended, came = threading.Event(), queue.Queue[Any]()
+
+    class Drip(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            came.put(self.client_address)
+            with suppress(OSError):
+                self.request.sendall(b"HTTP/1.1 200 OK\r\n")
+                while not ended.wait(0.05):
+                    self.request.sendall(b"X-More: 1\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drip) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server.server_address[1], came
+        ended.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_receivers_that_drip_keep_nobody_else_waiting(
+    start_server: Any,
+    told: Told,
+    dripping: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """While every receiver of one caller's answers without end, another caller's webhook is called; of the first, no
+    more wait to be told than may."""
+    monkeypatch.setattr("redraft.server.api.webhooks.MOST_WAITING", 17)
+    tokens = ("first-token-0123456789", "second-token-0123456789")
+    server = start_server(allow_webhooks=("127.0.0.1",), tokens=tokens)
+    port, came = dripping
+    told.answers = [200]
+    with get_sync_client(url=server.url, api_key=tokens[0]) as slow:
+        for _ in range(20):
+            slow.runs.wait(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{port}/")
+    came.get(timeout=20)
+    with get_sync_client(url=server.url, api_key=tokens[1]) as client:
+        client.runs.create(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{told.server.server_port}/mine")
+        assert told.heard.get(timeout=20)[0] == "/mine"
+    assert "17 of its caller's wait" in caplog.text
+
+
+def test_a_webhook_that_is_answered_without_end_is_given_up(
+    start_server: Any, dripping: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request has one time limit, however its answer comes: it is tried three times, and that is all."""
+    monkeypatch.setattr("redraft.server.api.webhooks.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("redraft.server.api.webhooks.TIMEOUT_S", 0.5)
+    server, (port, came) = start_server(allow_webhooks=("127.0.0.1",)), dripping
+    with get_sync_client(url=server.url) as client:
+        client.runs.wait(None, "refine", input=TASK, webhook=f"http://127.0.0.1:{port}/")
+        for _ in range(3):
+            came.get(timeout=20)
+    server.stop()
+    assert came.empty()
 
 
 def test_a_webhook_leads_out(server: Any, talking: Any) -> None:
