@@ -257,3 +257,21 @@ def test_many_threads_search_one_index() -> None:
         assert list(pool.map(index.invoke, queries)) == [index.invoke(query) for query in queries]
     assert os.path.getsize(index.path) > 0
     assert embeddings("static") is index.embeddings
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_no_utf8_ends_no_update(tmp_path: Path) -> None:
+    """It is named as left out, the rest is indexed, and the next update finds the same."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "good.md").write_text("A heron stands.")
+    (folder / os.fsdecode(b"caf\xe9.md")).write_text("x")
+    (folder / "circle.md").symlink_to("circle.md")
+    for read in (1, 0):
+        found = update_index(tmp_path / "one.sqlite", [folder], model="static")
+        assert (found.files, found.read, found.left_out) == (
+            1,
+            read,
+            {"link in a circle": 1, "name that is no line of UTF-8": 1},
+        )
+        assert "caf\\udce9.md" in found.told
