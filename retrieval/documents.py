@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import tempfile
+import unicodedata
 import warnings
 from collections import Counter, defaultdict
 from contextlib import AbstractContextManager
@@ -14,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from .converters import CONVERTED, Converter, Part, UnreadableError, decoded, markdown_of_rst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from io import BufferedReader
 
     from langchain_core.documents import Document
 
@@ -26,8 +30,10 @@ __all__ = [
     "is_url",
     "load_folder",
     "load_page",
+    "opened_file",
     "passage",
     "readable_files",
+    "shown",
 ]
 
 MARKDOWN = (".markdown", ".md", ".mdown", ".mdx", ".mkd", ".myst", ".qmd", ".rmd")
@@ -49,6 +55,10 @@ KINDS = "Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks an
 MADE_BY_TOOLS = ("__pycache__", "node_modules")
 MOST_BYTES = 100_000_000
 """Of one file."""
+MOST_NESTED = 100
+"""Folders, one in the other."""
+UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of characters that no name may hold: control characters, stray bytes, line ends."""
 
 HEADINGS = [("#" * level, f"h{level}") for level in range(1, 5)]
 
@@ -67,9 +77,10 @@ class LeftOut:
             what: Its kind, `.png` or `encrypted .pdf` say.
             name: Which it is; the first three are told.
         """
+        what = shown(what)
         self.counts[what] += 1
         if name and len(self._names[what]) < 3:
-            self._names[what].append(name)
+            self._names[what].append(shown(name))
 
     def __str__(self) -> str:
         """Return `12 .png, 3 encrypted .pdf (a.pdf, b.pdf, c.pdf)`, the most frequent first."""
@@ -105,8 +116,8 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
         ImportError: The extra `retrieval` is not installed.
 
     Warns:
-        UserWarning: Files are left out: of another kind, encrypted, damaged, too large, not text, or links out of the
-            folder. One warning has them all, counted by kind.
+        UserWarning: Files are left out: of another kind, encrypted, damaged, too large, not text, links out of the
+            folder, pipes, or under a name that is no UTF-8. One warning has them all, counted by kind.
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
@@ -166,6 +177,30 @@ def passage(text: str, heading: str) -> str:
     return f"{heading}\n{text}" if heading else text
 
 
+def shown(name: str) -> str:
+    """Return a name with what no line of text can hold written as an escape: bytes that are no UTF-8, line ends."""
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) in UNSHOWN else character
+        for character in name
+    )
+
+
+def opened_file(path: Path) -> BufferedReader:
+    """Open a regular file for reading, and nothing that could hold a reader up in its place.
+
+    Raises:
+        OSError: It is something else, or can't be opened.
+    """
+    # A pipe without a writer would block; it may stand there since somebody looked.
+    file = open(  # noqa: SIM115  # is returned
+        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    )
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(f"{path} is no regular file")
+
+
 def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
     """Return the files of a folder that are of a kind that is read, with their paths in it, in order.
 
@@ -173,27 +208,42 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
         root: The folder.
         left_out: The others are counted there, but for hidden ones.
     """
-    inside = root.resolve()
+    inside = Path(os.path.realpath(root))
 
-    def walk() -> Iterator[Path]:
-        for parent, folders, names in os.walk(root, onerror=lambda _: left_out.add("folder that can't be opened")):
-            folders[:] = [name for name in folders if not name.startswith(".") and name not in MADE_BY_TOOLS]
-            for name in (*folders, *names):
-                path = Path(parent) / name
-                if name.startswith("."):
-                    continue
-                if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                    left_out.add("link out of the folder", path.relative_to(root).as_posix())
-                elif path.is_file():
-                    yield path
+    def closed(error: OSError) -> None:
+        left_out.add("folder that can't be opened", os.path.relpath(error.filename, root))
 
     files = []
-    for path in sorted(walk()):
-        if (suffix := path.suffix.casefold()) in SUFFIXES:
-            files.append((path, path.relative_to(root).as_posix()))
-        else:
-            left_out.add(suffix if len(suffix) <= 12 else "of another kind")
-    return files
+    for parent, folders, names in os.walk(root, onerror=closed):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in MADE_BY_TOOLS]
+        if len(Path(parent).relative_to(root).parts) >= MOST_NESTED and folders:
+            left_out.add(f"folder nested over {MOST_NESTED} deep", os.path.relpath(parent, root))
+            folders.clear()
+        for name in sorted((*folders, *names)):
+            path = Path(parent, name)
+            source = path.relative_to(root).as_posix()
+            try:
+                mode = None if name.startswith(".") else path.stat().st_mode
+            except OSError as error:
+                looping = "link in a circle" if error.errno == errno.ELOOP else "link to nothing"
+                left_out.add(looping if path.is_symlink() else "file that can't be opened", source)
+                continue
+            suffix = path.suffix.casefold()
+            if mode is None:
+                continue
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+                left_out.add("link out of the folder", source)
+            elif stat.S_ISDIR(mode):
+                continue
+            elif not stat.S_ISREG(mode):
+                left_out.add("pipe, socket or device", source)
+            elif suffix not in SUFFIXES:
+                left_out.add(suffix if len(suffix) <= 12 else "of another kind")
+            elif shown(source) != source:
+                left_out.add("name that is no line of UTF-8", source)
+            else:
+                files.append((path, source))
+    return sorted(files)
 
 
 class DocumentReader(AbstractContextManager["DocumentReader", None]):
@@ -258,7 +308,7 @@ class DocumentReader(AbstractContextManager["DocumentReader", None]):
                 empty = path.stat().st_size == 0
                 parts = [] if empty else self._converter.parts(path.resolve(), suffix)
             else:
-                with path.open("rb") as file:
+                with opened_file(path) as file:
                     parts = [Part(decoded(file.read(MOST_BYTES + 1)))]
         except UnreadableError as error:
             raise UnreadableError(str(error).replace("{}", kind)) from None

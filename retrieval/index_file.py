@@ -39,6 +39,16 @@ __all__ = [
 APPLICATION = 0x72656472
 """Marks a SQLite file as ours; `file` shows it."""
 FORMAT = 1
+MOST_ROWS = {"about": 100, "files": 500_000, "passages": 500_000}
+"""Of an imported index, by its tables. Here and below: what a search can bear."""
+MOST_PASSAGE = 32_000
+"""Characters of a passage in an imported index, with its metadata."""
+MOST_TEXT = 500_000_000
+"""Characters of all passages in an imported index."""
+MOST_VECTORS = 1 << 30
+"""Bytes of all vectors in an imported index, which a search holds in memory."""
+MOST_VALUE = 1 << 20
+"""Bytes of any value or row that is read from a file to be imported."""
 SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE files (
@@ -228,7 +238,8 @@ def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
         Its facts, as `index_facts` gives them.
 
     Raises:
-        ValueError: The file is no such export, or there is an index of that name.
+        ValueError: The file is no such export, it is too large (over 500,000 passages or files, 32,000 characters in a
+            passage, 500,000,000 in all, or 1 GiB of vectors), or there is an index of that name.
     """
     path = index_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +254,11 @@ def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
             with closing(opened(fresh)) as ours:
                 ours.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             fresh.replace(path)
-        except (sqlite3.Error, TypeError, KeyError, UnicodeDecodeError) as error:
+        except sqlite3.DataError:
+            raise ValueError(
+                f"{source} is too large to import: a value in it has over {MOST_VALUE >> 20} MiB"
+            ) from None
+        except (sqlite3.Error, TypeError, KeyError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{source} is no whole index ({error})") from None
         finally:
             unlink(fresh)
@@ -252,6 +267,10 @@ def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _copy(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> None:
     """Copy what an index holds, row by row, each one checked."""
+    theirs.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
+    rows = {table: theirs.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in MOST_ROWS}  # noqa: S608
+    for table, most in MOST_ROWS.items():
+        _bounded(rows[table], most, f"rows in its table {table!r}")
     about = about_index(theirs)
     spec, size = about["model"], about["size"]
     probe = [float(value) for value in about["probe"]]
@@ -264,7 +283,12 @@ def _copy(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> None:
         if not (type(number) is int and all(isinstance(one, str) for one in (source, key, why))):
             raise ValueError("a file in it is none")
         ours.execute("INSERT INTO files VALUES (?, ?, ?, ?)", (number, source, key, why))
+    _bounded(rows["passages"] * 4 * size, MOST_VECTORS, "bytes of vectors")
+    characters = 0
     for number, text, written, vector in theirs.execute("SELECT file, text, metadata, vector FROM passages"):
+        _bounded(len(text) + len(written), MOST_PASSAGE, "characters in a passage")
+        characters += len(text)
+        _bounded(characters, MOST_TEXT, "characters in its passages")
         metadata = json.loads(written)
         if not (
             type(number) is int and isinstance(text, str) and isinstance(metadata, dict)
@@ -274,3 +298,9 @@ def _copy(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> None:
         source, heading = str(metadata["source"]), str(metadata["heading"])
         own = {"source": source, "heading": heading, **place_of(metadata), "id": chunk_id(source, text)}
         add_passage(ours, number, text, own, vector)
+
+
+def _bounded(number: int, most: int, what: str) -> None:
+    """Raise ValueError where an index to be imported has more of something than is taken."""
+    if number > most:
+        raise ValueError(f"it is too large to import: it has over {most:,} {what}")

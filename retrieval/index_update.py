@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -16,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..models.embeddings import best_installed, embeddings
 from .converters import UnreadableError
-from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, readable_files
+from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, opened_file, readable_files, shown
 from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
 from .retrievers import indexed
 from .stored_index import PROBE, check_model
 from .web_pages import fetched
 
 if TYPE_CHECKING:
-    import os
     import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
@@ -159,7 +159,7 @@ def _origins(sources: Sequence[str | os.PathLike[str]], facts: Mapping[str, Any]
     """Return where an index is read from; an index that is there, by its `facts`, from where it was read last."""
     if not facts and not sources:
         raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
-    given = [str(one) if is_url(one) else str(Path(one).expanduser().resolve()) for one in sources]
+    given = [str(one) if is_url(one) else os.path.realpath(Path(one).expanduser()) for one in sources]
     if not given and not facts["sources"]:
         raise ValueError(f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from")
     return given or list(facts["sources"])
@@ -223,7 +223,7 @@ class _Update:
         digest = hashlib.blake2b(self._salt.encode(), digest_size=16)
         if data is None and (size := Path(where).stat().st_size) > MOST_BYTES:
             data = str(size).encode()
-        with Path(where).open("rb") if data is None else BytesIO(data) as content:
+        with opened_file(Path(where)) if data is None else BytesIO(data) as content:
             return hashlib.file_digest(content, lambda: digest).hexdigest()
 
     def _write(
@@ -276,10 +276,10 @@ def _items(sources: Sequence[str], left_out: LeftOut) -> list[tuple[str, Path | 
         if is_url(origin):
             items[origin] = origin
         elif origin in folders:
-            prefix = "" if alone else f"{origin if alike else path.name}/"
+            prefix = "" if alone else f"{shown(origin if alike else path.name)}/"
             items |= {f"{prefix}{source}": file for file, source in readable_files(path, left_out)}
         elif path.is_file():
-            items[path.name if path.name not in items else origin] = path
+            items[shown(path.name if path.name not in items else origin)] = path
         else:
             raise ValueError(f"there is no folder or file {origin!r}")
     return list(items.items())

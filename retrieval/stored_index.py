@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import sqlite3
 import threading
+import time
 import warnings
 from contextlib import closing
 from operator import mul
@@ -35,6 +37,10 @@ MOST_FOUND = 4096
 """Vectors remembered of passages that were found, for `stored_vectors`: 6 MB."""
 MOST_WORDS = 64
 """Different words of a query that are searched for."""
+MOST_SECONDS = 20.0
+"""That a search for words takes; among 18,000 passages it is a few milliseconds."""
+STEPS = 1000
+"""Of SQLite between two looks at the clock."""
 SAME = 0.999
 """Cosine of the probe's vectors from which two models are the same."""
 PROBE = "redraft keeps its index"
@@ -146,9 +152,11 @@ class StoredIndex(IndexRetriever):
                         f"the index {title(Path(self.path))} was made anew with another model: open it again"
                     )
                 self._probe = probe
-            rows = self._database.execute("SELECT id, vector FROM passages").fetchall()
-            self._ids = [number for number, _ in rows]
-            self._matrix = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
+            ids, vectors = [], bytearray()  # held once, and not as rows besides
+            for number, vector in self._database.execute("SELECT id, vector FROM passages"):
+                ids.append(number)
+                vectors += vector
+            self._ids, self._matrix = ids, np.frombuffer(vectors, "<f4").reshape(len(ids), -1)
             self._seen = seen
         if not self._ids:
             return []
@@ -164,9 +172,20 @@ class StoredIndex(IndexRetriever):
         if not words:
             return []
         expression = " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
-        rows = self._database.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (expression, depth)
-        )
+        deadline = time.monotonic() + MOST_SECONDS
+        self._database.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
+        try:
+            rows = self._database.execute(
+                "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (expression, depth)
+            ).fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise ValueError(
+                f"the index {title(Path(self.path))} takes over {MOST_SECONDS:g} s to search for these words"
+            ) from None
+        finally:
+            self._database.set_progress_handler(None, 0)
         return [number for (number,) in rows]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
-import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ __all__ = ["fetched"]
 
 MOST_BYTES = 20_000_000
 MOST_SECONDS = 30.0
+"""For all of it: names, connections, headers, body and redirects."""
 MOST_REDIRECTS = 5
 
 KIND_OF = {
@@ -42,30 +43,39 @@ def fetched(url: str, *, known: Sequence[str]) -> tuple[bytes, str]:
     Raises:
         ValueError: It is no http or https address, holds a password, or can't be read; the message says why.
     """
+    from anyio.from_thread import start_blocking_portal
+
+    # In a thread of its own: the caller may be in an event loop. What interrupts it ends the request.
+    with start_blocking_portal() as portal:
+        return portal.call(_fetched, url, known)
+
+
+async def _fetched(url: str, known: Sequence[str]) -> tuple[bytes, str]:
     import httpx2
 
-    deadline = time.monotonic() + MOST_SECONDS
+    # Others unpack a few bytes to any size at once.
+    headers = {"User-Agent": "redraft", "Accept-Encoding": "gzip, deflate"}
     try:
-        with httpx2.Client(timeout=MOST_SECONDS, headers={"User-Agent": "redraft"}) as client:
+        async with asyncio.timeout(MOST_SECONDS), httpx2.AsyncClient(timeout=MOST_SECONDS, headers=headers) as client:
             target = _checked(url, httpx2)
-            public = _is_public(target.host)
+            public = await _is_public(target.host)
             for _ in range(MOST_REDIRECTS + 1):
-                with client.stream("GET", target) as response:
+                async with client.stream("GET", target) as response:
                     if response.has_redirect_location:
                         target = _checked(str(target.join(response.headers["location"])), httpx2)
-                        if public and not _is_public(target.host):
+                        if public and not await _is_public(target.host):
                             raise ValueError(f"{url} leads to {target.host}, which is not in the public web")
                         continue
                     if response.status_code != 200:
                         raise ValueError(f"{url} can't be read: it answers with status {response.status_code}")
                     data = bytearray()
-                    for piece in response.iter_bytes():
+                    async for piece in response.aiter_bytes():
                         data += piece
                         if len(data) > MOST_BYTES:
                             raise ValueError(f"{url} can't be read: it has over {MOST_BYTES // 10**6} MB")
-                        if time.monotonic() > deadline:
-                            raise ValueError(f"{url} can't be read: it takes over {MOST_SECONDS:g} s")
                     return bytes(data), _kind(response.headers.get("content-type", ""), target.path, known, url)
+    except TimeoutError:
+        raise ValueError(f"{url} can't be read: it takes over {MOST_SECONDS:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ValueError(f"{url} can't be read: {type(error).__name__}: {error}") from None
     raise ValueError(f"{url} can't be read: it is redirected over {MOST_REDIRECTS} times")
@@ -81,9 +91,9 @@ def _checked(url: str, httpx2: Any) -> Any:
     return address
 
 
-def _is_public(host: str) -> bool:
+async def _is_public(host: str) -> bool:
     try:
-        addresses = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
     except OSError:
         # Behind a proxy names may be known to it alone; a bare name is of one's own network.
         return "." in host

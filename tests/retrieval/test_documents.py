@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import sys
 import threading
 import zipfile
 from contextlib import suppress
@@ -11,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redraft.retrieval import web_pages
 from redraft.retrieval.converters import Converter, UnreadableError, markdown_of_rst
 from redraft.retrieval.documents import SUFFIXES, DocumentReader, load_folder, load_page
 
@@ -231,6 +234,49 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
         assert [one.page_content for one in load_folder(inside)] == ["mine"]
 
 
+def odd_folder(folder: Path) -> Path:
+    """Make a folder with one file to be read, and with what no reader can read, or should wait for."""
+    write(folder, "good.md", "Read.")
+    write(folder, "line\nbreak.md", "x")
+    (folder / "circle.md").symlink_to("circle.md")
+    (folder / "gone.md").symlink_to("nowhere.md")
+    os.mkfifo(folder / "pipe.md")
+    os.mknod(folder / "socket.md", stat.S_IFSOCK | 0o600)
+    for name in (b"caf\xe9.md", b"picture.\xe9"):
+        (folder / os.fsdecode(name)).write_text("x")
+    deep = folder
+    for _ in range(120):
+        deep /= "d"
+        deep.mkdir()
+    write(deep, "deep.md", "x")
+    return folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_what_can_not_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    """Links in a circle, pipes, sockets and names that are no UTF-8 end the reading of no folder."""
+    folder = odd_folder(tmp_path / "odd")
+    nested = "/".join("d" * 100)
+    told = [
+        "2 name that is no line of UTF-8 (caf\\udce9.md, line\\nbreak.md)",
+        "2 pipe, socket or device (pipe.md, socket.md)",
+        "1 link in a circle (circle.md)",
+        "1 link to nothing (gone.md)",
+        "1 .\\udce9",
+        f"1 folder nested over 100 deep ({nested})",
+    ]
+    with pytest.warns(UserWarning, match="left out of") as warned:
+        assert [one.page_content for one in load_folder(folder)] == ["Read."]
+    assert all(one in str(warned[0].message) for one in told)
+
+
+def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """What stands there when it is opened counts, and not what stood there when the folder was listed."""
+    os.mkfifo(tmp_path / "swapped.md")
+    with DocumentReader() as reader, pytest.raises(UnreadableError, match=r"\.md that can't be opened"):
+        reader.passages(tmp_path / "swapped.md", "swapped.md")
+
+
 def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
     """The message names the folder, what would be read, and what was there."""
     with pytest.raises(ValueError, match="there is no folder"):
@@ -264,6 +310,9 @@ class Web(BaseHTTPRequestHandler):
             status = 302
         elif self.path == "/big":
             body = bytes(21_000_000)
+        if self.path in SLOW:
+            self.drip(*SLOW[self.path])
+            return
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Location", {"/loop": "/loop", "/loop-out": "file:///etc/passwd"}.get(self.path, "/"))
@@ -272,17 +321,35 @@ class Web(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             self.wfile.write(body)
 
+    def drip(self, opening: bytes, piece: bytes) -> None:
+        """Send something every now and then, for as long as somebody listens, and some seconds at most."""
+        with suppress(ConnectionError):
+            self.wfile.write(opening)
+            for _ in range(400):
+                self.wfile.write(piece)
+                self.server.stopped.wait(0.02)  # type: ignore[attr-defined]
+        self.close_connection = True
+
     def log_message(self, *_: Any) -> None:
         pass
+
+
+SLOW = {
+    "/slow-head": (b"HTTP/1.0 200 OK\r\n", b"X-More: 1\r\n"),
+    "/slow-continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "/slow-body": (b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"x"),
+}
+"""Pages that never come, by their path: how they begin, and what comes then."""
 
 
 @pytest.fixture
 def web() -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
-    server.asked = []  # type: ignore[attr-defined]
+    server.asked, server.stopped = [], threading.Event()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
+    server.stopped.set()  # type: ignore[attr-defined]
     server.shutdown()
     thread.join()
     server.server_close()
@@ -316,3 +383,13 @@ def test_a_page_that_is_named_is_read_and_nothing_that_it_links_to(web: Any) -> 
         with pytest.raises(ValueError, match=reason) as error:
             load_page(url)
         assert "word@" not in str(error.value)
+
+
+@pytest.mark.parametrize("path", SLOW)
+def test_a_page_that_never_comes_is_given_up_after_its_time(
+    web: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One deadline holds for headers that drip, for endless words that it goes on, and for the body."""
+    monkeypatch.setattr(web_pages, "MOST_SECONDS", 0.5)
+    with pytest.raises(ValueError, match=r"can't be read: it takes over 0\.5 s"):
+        load_page(f"http://127.0.0.1:{web.server_port}{path}")

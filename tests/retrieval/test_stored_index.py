@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from redraft.models.embeddings import embeddings
+from redraft.retrieval import index_file, stored_index
 from redraft.retrieval.graph import build_retrieval_graph, retrieval_result
 from redraft.retrieval.index_file import (
     delete_index,
@@ -227,6 +228,65 @@ def test_an_index_travels_as_one_file_that_is_checked(notes: Path, tmp_path: Pat
     assert [one["name"] for one in stored_indexes()] == ["sea", "theirs"]
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE passages SET text = replace(hex(zeroblob(16001)), '00', 'kelp ')", "32,000 characters in a passage"),
+        ("UPDATE passages SET text = hex(zeroblob(600000)) WHERE id = 1", "a value in it has over 1 MiB"),
+        ("UPDATE files SET source = hex(zeroblob(600000)) WHERE id = 1", "a value in it has over 1 MiB"),
+        ("UPDATE passages SET metadata = hex(zeroblob(20000))", "32,000 characters in a passage"),
+        ("UPDATE passages SET metadata = replace(hex(zeroblob(9000)), '00', '[')", "no whole index"),
+        (
+            "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 101) INSERT INTO about SELECT i, 1 FROM n",
+            "100 rows",
+        ),
+        ("UPDATE about SET value = 100000000 WHERE name = 'size'", "not known here"),
+    ],
+)
+def test_an_index_that_is_too_large_to_be_searched_is_not_imported(
+    change: str, told: str, notes: Path, tmp_path: Path
+) -> None:
+    """A passage, a name or a table beyond any that redraft writes is refused, and says which; nothing is left of it."""
+    update_index("sea", [notes], model="static")
+    export_index("sea", tmp_path / "evil")
+    with closing(sqlite3.connect(tmp_path / "evil")) as database, database:
+        database.execute(change)
+    with pytest.raises(ValueError, match=told):
+        import_index(tmp_path / "evil", "evil")
+    assert [one["name"] for one in stored_indexes()] == ["sea"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "told"),
+    [
+        (("MOST_ROWS", {"about": 100, "files": 500, "passages": 5}), "5 rows in its table 'passages'"),
+        (("MOST_TEXT", 50), "50 characters in its passages"),
+        (("MOST_VECTORS", 5000), "5,000 bytes of vectors"),
+    ],
+)
+def test_an_index_of_too_much_is_not_imported(
+    bound: tuple[str, Any], told: str, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passages, their text and their vectors have bounds for all of them together."""
+    update_index("sea", [notes], model="static")
+    export_index("sea", tmp_path / "evil")
+    monkeypatch.setattr(index_file, *bound)
+    with pytest.raises(ValueError, match=f"it is too large to import: it has over {told}"):
+        import_index(tmp_path / "evil", "evil")
+
+
+def test_a_search_that_takes_too_long_is_given_up(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and the index can be searched for other words."""
+    update_index("sea", [notes], model="static")
+    index = open_index("sea", vectors=False)
+    monkeypatch.setattr(stored_index, "STEPS", 1)
+    monkeypatch.setattr(stored_index, "MOST_SECONDS", -1.0)
+    with pytest.raises(ValueError, match="the index sea takes over -1 s to search"):
+        index.invoke("kelp")
+    monkeypatch.undo()
+    assert index.invoke("kelp")
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65, "a b"])
 def test_a_name_is_no_path(name: str) -> None:
     """Nothing outside of the data folder is named by a name."""
@@ -257,3 +317,21 @@ def test_many_threads_search_one_index() -> None:
         assert list(pool.map(index.invoke, queries)) == [index.invoke(query) for query in queries]
     assert os.path.getsize(index.path) > 0
     assert embeddings("static") is index.embeddings
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_name_that_is_no_utf8_ends_no_update(tmp_path: Path) -> None:
+    """It is named as left out, the rest is indexed, and the next update finds the same."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "good.md").write_text("A heron stands.")
+    (folder / os.fsdecode(b"caf\xe9.md")).write_text("x")
+    (folder / "circle.md").symlink_to("circle.md")
+    for read in (1, 0):
+        found = update_index(tmp_path / "one.sqlite", [folder], model="static")
+        assert (found.files, found.read, found.left_out) == (
+            1,
+            read,
+            {"link in a circle": 1, "name that is no line of UTF-8": 1},
+        )
+        assert "caf\\udce9.md" in found.told
