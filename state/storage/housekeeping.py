@@ -185,6 +185,7 @@ class Housekeeping(ABC):
 
         Raises:
             LookupError: There is no such thread.
+            ValueError: Checkpoints are sealed, and its record is not whole.
         """
         found = self._whole(thread_id)
         if not found.checkpoints:
@@ -245,13 +246,14 @@ class Housekeeping(ABC):
 
     def _whole(self, thread_id: str) -> StoredThread:
         """Return a thread with its journal."""
-        return replace(self._stored(thread_id), replies=self.journal.every(thread_id))
+        found = self._stored(thread_id)
+        if self.seal is not None:  # each checkpoint by itself is as it was sealed
+            _check_record(found)
+        return replace(found, replies=self.journal.every(thread_id))
 
     def _keep_new(self, found: StoredThread, thread_id: str) -> str:
         if next(iter(self.list({"configurable": {"thread_id": thread_id}}, limit=1)), None) is not None:
             raise ValueError(f"there is a thread {thread_id!r} already; give another id")
-        if self.seal is not None:  # each checkpoint by itself is as it was sealed; with its record it is sealed anew
-            _check_record(found)
         self._keep(replace(found, thread_id=thread_id))
         return thread_id
 

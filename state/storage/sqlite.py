@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -285,6 +286,8 @@ class Readers:
         self._lent = threading.Semaphore(limit)
         self._lock = threading.Lock()
         self._closed = False
+        # Also where nobody closes them: a connection that the interpreter throws away is warned of.
+        self._close_free = weakref.finalize(self, _close_all, self._free)
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[sqlite3.Connection]:
@@ -318,8 +321,12 @@ class Readers:
         """Close the connections; one that is lent is closed when it comes back."""
         with self._lock:
             self._closed = True
-            while self._free:
-                self._free.pop().close()
+            self._close_free()
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 class StockReader(SqliteSaver):
@@ -434,14 +441,13 @@ class InPlaceWriter(GroupWriter):
 
     def __init__(self, committer: SqliteCommitter, lock: threading.RLock) -> None:
         self.ahead = {}
-        self._committer: SqliteCommitter | None = committer
+        self._committer = committer
         self._alone = lock
+        self._close = weakref.finalize(self, committer.close)
 
     def close(self) -> None:
         with self._alone:
-            if self._committer is not None:
-                self._committer.close()
-            self._committer = None
+            self._close()
 
     def put(
         self,
@@ -455,7 +461,7 @@ class InPlaceWriter(GroupWriter):
     ) -> Any:
         waiter: Any = Future() if loop is None else loop.create_future()
         with self._alone:
-            if self._committer is None:
+            if not self._close.alive:
                 raise RuntimeError("the database was closed")
             settle(committed(self._committer, [Put(steps, thread_id, key, waiter, loop, fence, ahead)]))
         return waiter
