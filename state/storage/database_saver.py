@@ -458,9 +458,10 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             steps.append(Rows(self.inserts["new_writes"], rows))
         if row is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
-        if lease := self.leases.latest.get(thread.thread_id):
-            lease.fresh = False
-        self.writer.write(*steps, thread_id=thread.thread_id, key="checkpoint")
+        if thread.replies:
+            steps.append(self.journal.rows(thread.thread_id, thread.replies))
+        self.leases.leases.set_up()
+        self._write(None, thread.thread_id, "checkpoint", steps)
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
         return stored_sizes(self._query, self.lengths, thread_ids)

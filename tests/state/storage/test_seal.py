@@ -110,6 +110,12 @@ def ask(path: Path) -> None:
                 connection.execute(CHECKPOINTS, (serde.dumps_typed(held)[1], rowid))
 
 
+def empty(path: Path) -> None:
+    """Delete what the steps wrote."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM writes WHERE thread_id = 'one' AND channel = 'events'")
+
+
 @pytest.mark.parametrize(
     ("attack", "said"),
     [
@@ -118,8 +124,9 @@ def ask(path: Path) -> None:
         (swap, "its seal does not fit"),
         (answer, "its seal does not fit"),
         (ask, "(its seal does not fit|its task is not that of the record)"),
+        (empty, "its record is not the one that was sealed"),
     ],
-    ids=["all hashes anew", "events only", "another thread's rows", "the state only", "the task only"],
+    ids=["all hashes anew", "events only", "another thread's rows", "the state only", "the task only", "no events"],
 )
 async def test_a_forged_thread_is_refused_on_every_way_in(
     tmp_path: Path, attack: Callable[[Path], None], said: str
@@ -140,7 +147,7 @@ async def test_a_forged_thread_is_refused_on_every_way_in(
             *(thread.resume, thread.replay, thread.history, lambda: thread.fork(at=0), lambda: thread.fork(at=before)),
             *(lambda: graph.invoke(None, ONE), lambda: graph.get_state(ONE), lambda: [*graph.get_state_history(ONE)]),
             *(lambda: graph.update_state(ONE, {"limits": {}}), lambda: saver.copy_thread("one", "copy")),
-            lambda: saver.seal_thread("one"),
+            *(lambda: saver.seal_thread("one"), lambda: saver.export_thread("one")),
         ]
         for way in ways:
             with pytest.raises(ValueError, match="record" if said.startswith("its record") else said):
