@@ -170,34 +170,38 @@ def routes(server: Guarded) -> list[tuple[str, str]]:
     return [(method, "/".join(anyone if "{" in part else part for part in path.split("/"))) for method, path in paths]
 
 
-def test_patterns_of_callers_hold_nobody_up(guarded: Guarded) -> None:
-    """A caller's regular expression that takes for ever ends in a verdict, and others are served meanwhile."""
-    for pattern, draft in product(PATTERNS, DRAFTS):
+@pytest.mark.parametrize("pattern", PATTERNS, ids=range(len(PATTERNS)))
+def test_patterns_of_callers_hold_nobody_up(guarded: Guarded, pattern: str) -> None:
+    """A caller's regular expressions that take for ever end in a verdict, and others are served meanwhile."""
+    for draft in DRAFTS:
         guarded.sent("POST", "/runs/wait", judged(draft, *(f"matches:{at}{pattern}"[:500] for at in "12345678")))
 
 
-def test_schemas_of_callers_hold_nobody_up(guarded: Guarded) -> None:
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+def test_schemas_of_callers_hold_nobody_up(guarded: Guarded, schema: Any) -> None:
     """A caller's JSON Schema that takes for ever ends in a verdict, and others are served meanwhile."""
-    for schema, draft in product(SCHEMAS, (*HELD_JSON, *DRAFTS)):
+    for draft in (*HELD_JSON, *DRAFTS):
         guarded.sent("POST", "/runs/wait", judged(draft, f"json_schema:{json.dumps(schema)}"))
 
 
-def test_structured_replies_hold_nobody_up(guarded: Guarded) -> None:
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+def test_structured_replies_hold_nobody_up(guarded: Guarded, schema: Any) -> None:
     """An answer asked for in a form that takes for ever to check is answered all the same, and others are served."""
-    for schema in SCHEMAS:
-        for path, body in structured(schema):
-            guarded.sent("POST", path, body)
+    for path, body in structured(schema):
+        guarded.sent("POST", path, body)
 
 
-def test_other_verifiers_hold_nobody_up(guarded: Guarded) -> None:
+@pytest.mark.parametrize("name", ["length", "uses_words", "reading_level"])
+def test_other_verifiers_hold_nobody_up(guarded: Guarded, name: str) -> None:
     """Whatever a caller gives a verifier to count with, others are served meanwhile."""
-    numbers = ("1-" + "9" * 400, "-" + "9" * 400, "a,b" * 160, "0.0000001", ",".join("ab" * 120), "é" * 490)
-    for name, argument, draft in product(("length", "uses_words", "reading_level"), numbers, DRAFTS):
+    arguments = ("1-" + "9" * 400, "-" + "9" * 400, "a,b" * 160, "0.0000001", ",".join("ab" * 120), "é" * 490)
+    for argument, draft in product(arguments, DRAFTS):
         guarded.sent("POST", "/runs/wait", judged(draft, f"{name}:{argument}"[:500]))
 
 
-def test_bodies_of_callers_hold_nobody_up(guarded: Guarded) -> None:
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_bodies_of_callers_hold_nobody_up(guarded: Guarded, body: Any) -> None:
     """Each path answers large and senseless bodies, and others are served meanwhile."""
-    for (method, path), body in product(routes(guarded), BODIES):
+    for method, path in routes(guarded):
         if method != "GET":
             guarded.sent(method, path, body)

@@ -115,7 +115,9 @@ def test_a_graph_that_takes_its_whole_state_takes_no_record_from_a_caller() -> N
     graph.add_edge("__start__", "say")
     assert sorted(given_to(graph.compile())) == ["draft", "limits", "task", "title"]
     model, saver = ScriptedModel(["x"]), InMemorySaver()
-    agent = create_agent(model, middleware=[RefineMiddleware([verifier_critic(uses_words("lamp"))])], checkpointer=saver)
+    agent = create_agent(
+        model, middleware=[RefineMiddleware([verifier_critic(uses_words("lamp"))])], checkpointer=saver
+    )
     assert given_to(agent) == ["messages"]
 
 
