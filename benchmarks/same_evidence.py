@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 Row = dict[str, Any]
-MOST = 3
-"""Programs for a problem."""
 
 
 async def main() -> None:
@@ -45,6 +43,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="each with the records of `adaptive`")
     parser.add_argument("--model", help="as in `redraft run --model`; the one that the records name")
+    parser.add_argument("--programs", type=int, default=3, metavar="N", help="for a problem; default 3")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default 1, as of the records")
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="default 8")
     parser.add_argument("--out", type=Path, help="a line for each program that is written now")
@@ -67,7 +66,7 @@ async def votes(records: Any, args: argparse.Namespace) -> None:
     missing = [
         (row, number)
         for row in rows
-        for number in range(len(row["programs"]), MOST)
+        for number in range(len(row["programs"]), args.programs)
         if (row["id"], number) not in there
     ]
     if args.model and missing:
