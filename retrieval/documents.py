@@ -205,22 +205,12 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
             folders.clear()
         for name in sorted((*folders, *names)):
             path = Path(parent, name)
-            source = path.relative_to(root).as_posix()
-            try:
-                mode = None if name.startswith(".") else path.stat().st_mode
-            except OSError as error:
-                looping = "link in a circle" if error.errno == errno.ELOOP else "link to nothing"
-                left_out.add(looping if path.is_symlink() else "file that can't be opened", source)
+            source, suffix = path.relative_to(root).as_posix(), path.suffix.casefold()
+            why = "folder" if name.startswith(".") else _no_file(path, inside)
+            if why == "folder":
                 continue
-            suffix = path.suffix.casefold()
-            if mode is None:
-                continue
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                left_out.add("link out of the folder", source)
-            elif stat.S_ISDIR(mode):
-                continue
-            elif not stat.S_ISREG(mode):
-                left_out.add("pipe, socket or device", source)
+            if why:
+                left_out.add(why, source)
             elif suffix not in SUFFIXES:
                 left_out.add(suffix if len(suffix) <= 12 else "of another kind")
             elif shown(source) != source:
@@ -228,6 +218,21 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
             else:
                 files.append((path, source))
     return sorted(files)
+
+
+def _no_file(path: Path, inside: Path) -> str:
+    """Return what something is that is no regular file of the folder `inside`; empty for one."""
+    link = path.is_symlink()
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        looping = "link in a circle" if error.errno == errno.ELOOP else "link to nothing"
+        return looping if link else "file that can't be opened"
+    if link and not Path(os.path.realpath(path)).is_relative_to(inside):
+        return "link out of the folder"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "" if stat.S_ISREG(mode) else "pipe, socket or device"
 
 
 class DocumentReader:
