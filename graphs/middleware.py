@@ -33,6 +33,7 @@ from ..nodes.runtime.meter import BudgetSpentError
 from ..nodes.runtime.step import Step, Steps, call
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..state.events import append_events
+from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
 from ..state.summary import attempts
@@ -83,7 +84,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
     refined as JSON, and the best one is `structured_response`.
 
     The record is kept in the agent's state under private keys, and each event goes to the `custom` stream. With a
-    checkpointer, `Thread(agent, thread_id)` reads and replays it.
+    checkpointer, `Thread(agent, thread_id)` reads and replays it, and resumes a run that ended as `failed`.
 
     List it first: then retries and fallbacks of other middleware are tried before a call counts as failed. An agent
     takes one.
@@ -179,7 +180,9 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: RefineAgentState, runtime: Runtime[Any]) -> Update | None:
-        """Go to the end where no model call may begin."""
+        """Go to the end where no model call may begin, or the last answer is to be judged again."""
+        if loop_state(state).get("judge_again"):
+            return {"jump_to": "end"}
         why = self._no_more(state) if begun(state) else None
         return {"jump_to": "end", "_refine_spent": why} if why else None
 
@@ -253,6 +256,9 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         result, spent = yield from self._counted(handler, request, config)
         if isinstance(result, Exception):
             result = _refusal(request, str(result))
+        elif why := _unkept(result, config):
+            # Else each resume would run the tool again.
+            result = _refusal(request, f"The tool ran, but its result can't be kept: {why}.")
         elif not spent["usage"]["calls"] and loop["limits"]["max_seconds"] is None:
             return result  # type: ignore[no-any-return]
         if isinstance(result, ToolMessage):
@@ -298,11 +304,14 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         loop = _after(loop, decided)
         told = said_in_conversation(state, loop, feedback=self._feedback_text, keep=self._keep, files=self._files)
         news = [*news, *loop.pop("events")[len(state["_refine_events"]) :]]
+        loop.pop("judge_again", None)
         return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **told}
 
     def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Return the events of an answer: the draft or revision that it is, and what critics other than people say."""
         loop, spent = loop_state(state), spent_so_far(state)
+        if loop.get("judge_again"):  # it is in the record
+            return (yield from self._feedback.logic(loop, config))
         budget, error = spent.get("budget") or None, spent.get("error", "")
         data = None if budget or error else state.get("structured_response")
         run = run_in(since_asked(state["messages"]), data=data, stopped=error, budget=budget)
@@ -342,6 +351,17 @@ def _steps_left(state: Mapping[str, Any]) -> int:
 def _refusal(request: ToolCallRequest, why: str) -> Any:
     called = request.tool_call
     return ToolMessage(why, tool_call_id=called["id"], name=called["name"], status="error")
+
+
+def _unkept(result: Any, config: RunnableConfig) -> str:
+    """Return why the thread's saver refuses a tool's result, of over 64 MiB say; empty where it is kept."""
+    serde = getattr(config.get("configurable", {}).get(CHECKPOINTER), "serde", None)
+    try:
+        if serde is not None:
+            serde.dumps_typed(result.update if isinstance(result, Command) else [result])
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 STEPS_A_ROUND = 6

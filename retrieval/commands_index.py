@@ -58,6 +58,13 @@ def build(
             "time, else minilm where it is installed.",
         ),
     ] = None,
+    most_seconds: Annotated[
+        float,
+        typer.Option(metavar="S", min=0.0, help="That reading may take; the next update goes on with what is left."),
+    ] = 600.0,
+    most_characters: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of what is read; the next update goes on with what is left.")
+    ] = 200_000_000,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Read everything again, for another --embedding.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -77,6 +84,8 @@ def build(
             name,
             sources or (),
             model=embedding,
+            most_seconds=most_seconds,
+            most_characters=most_characters,
             rebuild=rebuild,
             progress=lambda number, total, source: say(f"{number} of {total}: {source}"),
         )

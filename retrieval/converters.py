@@ -1,8 +1,7 @@
 """File conversion: PDF, HTML, Word, notebooks and reStructuredText become Markdown, part by part. Internal.
 
-What others wrote may be made to harm a reader: each file is read in a process of its own, with bounded time and memory,
-by `python -m redraft.retrieval.converters`. Nothing but the standard library is imported for it, and the one
-converter that the file needs.
+What others wrote may be made to harm a reader: files are converted, and cut, in a helper process (see
+`redraft.nodes.runtime.killable`), which imports the one converter that the file needs.
 """
 
 from __future__ import annotations
@@ -10,28 +9,36 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
 import re
-import subprocess
-import sys
-import threading
+import stat
 import zipfile
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import BufferedReader
     from pathlib import Path
 
-__all__ = ["CONVERTED", "Converter", "Part", "UnreadableError", "decoded", "markdown_of_rst"]
+__all__ = [
+    "CONVERTED",
+    "MOST_BYTES",
+    "MOST_TEXT",
+    "Part",
+    "UnreadableError",
+    "markdown_of_rst",
+    "opened_file",
+    "parts_of",
+]
 
-MOST_SECONDS = 120.0
-"""For one file; what takes longer is left out."""
-MOST_MEMORY = 3 << 30
-"""Bytes of address space of the process that converts."""
+MOST_BYTES = 100_000_000
+"""Of one file."""
 MOST_TEXT = 20_000_000
 """Characters of one file."""
 MOST_XML = 64 << 20
 """Bytes of a Word file's XML when it is unpacked."""
+MOST_HEADING = 200
+"""Characters of one: it stands in every passage below it."""
 
 
 class Part(NamedTuple):
@@ -91,76 +98,50 @@ def _rule(line: str) -> bool:
     return re.fullmatch(r"([!-/:-@\[-`{-~])\1{2,}", line) is not None
 
 
-class Converter(AbstractContextManager["Converter", None]):
-    """Converts files in another process, which is started when it is first needed and again after it was ended.
+def opened_file(path: Path) -> BufferedReader:
+    """Open a regular file for reading, and nothing that could hold a reader up in its place.
 
-    A file that takes too long, asks for too much memory or crashes its converter costs that process, and nothing else.
-    For one thread at a time; used in a `with` block.
+    Raises:
+        OSError: It is something else, or can't be opened.
+    """
+    # A pipe without a writer would block; it may stand there since somebody looked.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(f"{path} is no regular file")
+
+
+def parts_of(path: Path, suffix: str) -> list[Part]:
+    """Return the parts of a file.
 
     Args:
-        seconds: For one file.
+        path: Where it is.
+        suffix: Its kind, as its name ends; one that is not in `CONVERTED` is text.
+
+    Raises:
+        UnreadableError: It can't be read.
+        OSError: It can't be opened.
+        ImportError: Its converter is not installed.
     """
+    with opened_file(path) as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise UnreadableError(f"{{}} of over {MOST_BYTES // 10**6} MB")
+    try:
+        parts = (CONVERTED[suffix](data) if suffix in CONVERTED else [Part(decoded(data))]) if data else []
+    except (UnreadableError, ImportError, MemoryError):
+        raise
+    except Exception:  # a converter may raise anything over a damaged file
+        raise UnreadableError("damaged {}") from None
+    _bounded(sum(len(part.text) for part in parts))
+    return parts
 
-    def __init__(self, *, seconds: float = MOST_SECONDS) -> None:
-        self._seconds = seconds
-        self._process: subprocess.Popen[str] | None = None
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def parts(self, path: Path, suffix: str) -> list[Part]:
-        """Return the parts of a file.
-
-        Args:
-            path: Where it is.
-            suffix: One of `CONVERTED`.
-
-        Raises:
-            UnreadableError: It can't be read.
-            ImportError: Its converter is not installed.
-        """
-        if self._process is None:
-            command = [sys.executable, "-m", __name__]
-            self._process = subprocess.Popen(  # noqa: S603  # this Python, and this module
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
-            )
-        process, late = self._process, threading.Event()
-        assert process.stdin is not None  # noqa: S101  # it was given a pipe
-        assert process.stdout is not None  # noqa: S101  # as above
-
-        def expire() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(self._seconds, expire)
-        timer.start()
-        try:
-            # A process that is gone is noticed by the empty answer.
-            with suppress(BrokenPipeError):
-                process.stdin.write(json.dumps([str(path), suffix]) + "\n")
-                process.stdin.flush()
-            line = process.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line.endswith("\n"):
-            self._end()
-            raise UnreadableError(
-                f"{{}} taking over {self._seconds:g} s" if late.is_set() else "{} crashing the converter"
-            )
-        answer = json.loads(line)
-        if "missing" in answer:
-            raise ImportError(
-                f'reading {suffix} needs an extra: pip install "redraft[retrieval]" ({answer["missing"]})'
-            )
-        if "unreadable" in answer:
-            raise UnreadableError(answer["unreadable"])
-        return [Part(*fields) for fields in answer["parts"]]
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+def _bounded(characters: int) -> None:
+    if characters > MOST_TEXT:
+        raise UnreadableError(f"{{}} of over {MOST_TEXT:,} characters")
 
 
 def _pdf(data: bytes) -> list[Part]:
@@ -178,12 +159,13 @@ def _pdf(data: bytes) -> list[Part]:
         if target is not None and (page := target.get_index()) is not None:
             # The first of a page: text has no place on it by which the others could be told apart.
             starts.setdefault(page, " > ".join(title for title in above if title))
-    parts, heading = [], ""
+    parts, heading, characters = [], "", 0
     for number in range(len(document)):
         heading = starts.get(number, heading)
         # A word that a hyphen parts at the end of a line is one word.
         text = re.sub("[\x02\ufffe]\\s*", "", document[number].get_textpage().get_text_bounded())
         parts.append(Part(text.replace("\r\n", "\n"), number + 1, heading))
+        _bounded(characters := characters + len(text))
     if not any(part.text.strip() for part in parts):
         raise UnreadableError("{} without text (scanned?)")
     return parts
@@ -225,18 +207,22 @@ def _of_html(text: str) -> Part:
 def _docx(data: bytes) -> list[Part]:
     import mammoth
 
+    # Nothing but XML, since a part may have any name; what is unpacked of a member ends at the size that it says.
+    texts, size = io.BytesIO(), 0
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # What `ZipFile` unpacks of a member ends at the size that the archive says.
-            size = sum(member.file_size for member in archive.infolist() if member.filename.endswith((".xml", ".rels")))
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(texts, "w") as kept:
+            for member in archive.infolist():
+                if member.filename.endswith((".xml", ".rels")):
+                    size += member.file_size
+                    if size > MOST_XML:
+                        raise UnreadableError(f"{{}} unpacking to over {MOST_XML >> 20} MiB")
+                    kept.writestr(member.filename, archive.read(member))
     except zipfile.BadZipFile:
         # Word's own encryption puts the archive into another container.
         raise UnreadableError("encrypted {}" if data.startswith(b"\xd0\xcf\x11\xe0") else "damaged {}") from None
-    if size > MOST_XML:
-        raise UnreadableError(f"{{}} unpacking to over {MOST_XML >> 20} MiB")
     # Pictures would stand in the text as base64.
     no_pictures = mammoth.images.img_element(lambda _: {})
-    return [_of_html(mammoth.convert_to_html(io.BytesIO(data), convert_image=no_pictures).value)]
+    return [_of_html(mammoth.convert_to_html(texts, convert_image=no_pictures).value)]
 
 
 def _notebook(data: bytes) -> list[Part]:
@@ -262,33 +248,4 @@ CONVERTED: dict[str, Callable[[bytes], list[Part]]] = {
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _answered(path: str, suffix: str) -> dict[str, Any]:
-    """Return the reply for a file, as JSON can hold it."""
-    try:
-        with open(path, "rb") as file:
-            parts = CONVERTED[suffix](file.read())
-    except UnreadableError as error:
-        return {"unreadable": str(error)}
-    except ImportError as error:
-        return {"missing": str(error)}
-    except MemoryError:
-        return {"unreadable": "{} needing too much memory"}
-    except Exception:  # a converter may raise anything over a damaged file
-        return {"unreadable": "damaged {}"}
-    if sum(len(part.text) for part in parts) > MOST_TEXT:
-        return {"unreadable": f"{{}} of over {MOST_TEXT:,} characters"}
-    return {"parts": parts}
-
-
-if __name__ == "__main__":
-    with suppress(ImportError, ValueError, OSError):  # not on Windows
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    answers, sys.stdout = sys.stdout, sys.stderr  # what a converter prints is no answer
-    for request in sys.stdin:
-        answers.write(json.dumps(_answered(*json.loads(request))) + "\n")
-        answers.flush()
+    return " ".join(text.split())[:MOST_HEADING]

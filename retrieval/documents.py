@@ -7,22 +7,23 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 import unicodedata
 import warnings
 from collections import Counter, defaultdict
-from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .converters import CONVERTED, Converter, Part, UnreadableError, decoded, markdown_of_rst
+from .converters import CONVERTED, MOST_BYTES, UnreadableError
+from .cutting import CODE, TEXT, BusyError, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from io import BufferedReader
-
     from langchain_core.documents import Document
 
 __all__ = [
+    "MOST_CHARACTERS",
+    "MOST_SECONDS",
     "SUFFIXES",
     "DocumentReader",
     "LeftOut",
@@ -30,37 +31,25 @@ __all__ = [
     "is_url",
     "load_folder",
     "load_page",
-    "opened_file",
     "passage",
     "readable_files",
     "shown",
 ]
 
 MARKDOWN = (".markdown", ".md", ".mdown", ".mdx", ".mkd", ".myst", ".qmd", ".rmd")
-TEXT = ("", ".adoc", ".asciidoc", ".org", ".text", ".txt")
-"""Without an ending there are README, LICENSE and the like."""
-CODE = {
-    ".bash": "", ".c": "c", ".cc": "cpp", ".cfg": "", ".cjs": "js", ".cpp": "cpp", ".cs": "csharp", ".css": "",
-    ".ex": "elixir", ".exs": "elixir", ".go": "go", ".h": "c", ".hpp": "cpp", ".hs": "haskell", ".ini": "",
-    ".java": "java", ".jl": "", ".js": "js", ".jsx": "js", ".kt": "kotlin", ".lua": "lua", ".mjs": "js", ".php": "php",
-    ".proto": "proto", ".ps1": "powershell", ".py": "python", ".pyi": "python", ".r": "", ".rb": "ruby", ".rs": "rust",
-    ".scala": "scala", ".sh": "", ".sol": "sol", ".sql": "", ".swift": "swift", ".tex": "latex", ".toml": "",
-    ".ts": "ts", ".tsx": "ts", ".yaml": "", ".yml": "",
-}  # fmt: skip
-"""Source code, with its language where the splitter knows one."""
 SUFFIXES = tuple(sorted({*MARKDOWN, *TEXT, ".rst", *CODE, *CONVERTED}))
 """File endings that are read; "" stands for a name without an ending."""
 KINDS = "Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks and source code"
 
 MADE_BY_TOOLS = ("__pycache__", "node_modules")
-MOST_BYTES = 100_000_000
-"""Of one file."""
+MOST_SECONDS = 600.0
+"""Of reading, for all files of a folder."""
+MOST_CHARACTERS = 200_000_000
+"""Of the passages of a folder: some 250,000 of the usual size."""
 MOST_NESTED = 100
 """Folders, one in the other."""
 UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
 """Categories of characters that no name may hold: control characters, stray bytes, line ends."""
-
-HEADINGS = [("#" * level, f"h{level}") for level in range(1, 5)]
 
 
 class LeftOut:
@@ -97,7 +86,14 @@ class LeftOut:
         return f"; left out: {self}" if self.counts else ""
 
 
-def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_overlap: int = 100) -> list[Document]:
+def load_folder(
+    folder: str | os.PathLike[str],
+    *,
+    chunk_size: int = 800,
+    chunk_overlap: int = 100,
+    most_seconds: float = MOST_SECONDS,
+    most_characters: int = MOST_CHARACTERS,
+) -> list[Document]:
     """Return the passages of a folder's documents, in the order of their paths.
 
     Markdown, text, reStructuredText, HTML, PDF, Word (.docx), notebooks and source code are read. They are cut at
@@ -110,6 +106,8 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
         folder: Read with its subfolders.
         chunk_size: The most characters in one passage.
         chunk_overlap: How many characters a passage may share with the one before it.
+        most_seconds: That reading may take; files for which no time is left are left out.
+        most_characters: Of all passages; files after so many are left out.
 
     Raises:
         ValueError: There is no such folder, it holds no text, or the sizes make no sense.
@@ -124,12 +122,14 @@ def load_folder(folder: str | os.PathLike[str], *, chunk_size: int = 800, chunk_
         raise ValueError(f"there is no folder {os.fspath(folder)!r}")
     left_out = LeftOut()
     passages: list[Document] = []
-    with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
-        for path, source in readable_files(root, left_out):
-            try:
-                passages += reader.passages(path, source)
-            except UnreadableError as error:
-                left_out.add(str(error), source)
+    reader = DocumentReader(
+        chunk_size=chunk_size, chunk_overlap=chunk_overlap, most_seconds=most_seconds, most_characters=most_characters
+    )
+    for path, source in readable_files(root, left_out):
+        try:
+            passages += reader.passages(path, source)
+        except UnreadableError as error:
+            left_out.add(str(error), source)
     if not passages:
         raise ValueError(f"the folder {os.fspath(folder)!r} holds no text that can be read: {KINDS}{left_out.told}")
     if left_out.counts:
@@ -154,8 +154,8 @@ def load_page(url: str, *, chunk_size: int = 800, chunk_overlap: int = 100) -> l
     """
     from .web_pages import fetched
 
-    with DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader:
-        passages = reader.page(url, *fetched(url, known=SUFFIXES))
+    reader = DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap)
+    passages = reader.page(url, *fetched(url, known=SUFFIXES))
     if not passages:
         raise ValueError(f"there is no text at {url}")
     return passages
@@ -185,22 +185,6 @@ def shown(name: str) -> str:
     )
 
 
-def opened_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading, and nothing that could hold a reader up in its place.
-
-    Raises:
-        OSError: It is something else, or can't be opened.
-    """
-    # A pipe without a writer would block; it may stand there since somebody looked.
-    file = open(  # noqa: SIM115  # is returned
-        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-    )
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise OSError(f"{path} is no regular file")
-
-
 def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
     """Return the files of a folder that are of a kind that is read, with their paths in it, in order.
 
@@ -221,22 +205,12 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
             folders.clear()
         for name in sorted((*folders, *names)):
             path = Path(parent, name)
-            source = path.relative_to(root).as_posix()
-            try:
-                mode = None if name.startswith(".") else path.stat().st_mode
-            except OSError as error:
-                looping = "link in a circle" if error.errno == errno.ELOOP else "link to nothing"
-                left_out.add(looping if path.is_symlink() else "file that can't be opened", source)
+            source, suffix = path.relative_to(root).as_posix(), path.suffix.casefold()
+            why = "folder" if name.startswith(".") else _no_file(path, inside)
+            if why == "folder":
                 continue
-            suffix = path.suffix.casefold()
-            if mode is None:
-                continue
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
-                left_out.add("link out of the folder", source)
-            elif stat.S_ISDIR(mode):
-                continue
-            elif not stat.S_ISREG(mode):
-                left_out.add("pipe, socket or device", source)
+            if why:
+                left_out.add(why, source)
             elif suffix not in SUFFIXES:
                 left_out.add(suffix if len(suffix) <= 12 else "of another kind")
             elif shown(source) != source:
@@ -246,45 +220,53 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
     return sorted(files)
 
 
-class DocumentReader(AbstractContextManager["DocumentReader", None]):
-    """Reads files and cuts them into passages; used in a `with` block.
+def _no_file(path: Path, inside: Path) -> str:
+    """Return what something is that is no regular file of the folder `inside`; empty for one."""
+    link = path.is_symlink()
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        looping = "link in a circle" if error.errno == errno.ELOOP else "link to nothing"
+        return looping if link else "file that can't be opened"
+    if link and not Path(os.path.realpath(path)).is_relative_to(inside):
+        return "link out of the folder"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "" if stat.S_ISREG(mode) else "pipe, socket or device"
+
+
+class DocumentReader:
+    """Reads files and cuts them into passages.
 
     Args:
         chunk_size: The most characters in one passage.
         chunk_overlap: How many characters a passage may share with the one before it.
-        converter: Reads what is no text; default: one of its own.
+        most_seconds: For all files together; begins no file once they are spent.
+        most_characters: Of all passages together, in the same way.
 
     Raises:
         ValueError: The sizes make no sense.
         ImportError: The extra `retrieval` is not installed.
     """
 
-    def __init__(self, *, chunk_size: int = 800, chunk_overlap: int = 100, converter: Converter | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        chunk_size: int = 800,
+        chunk_overlap: int = 100,
+        most_seconds: float = MOST_SECONDS,
+        most_characters: int = MOST_CHARACTERS,
+    ) -> None:
         if chunk_size < 1 or not 0 <= chunk_overlap < chunk_size:
             raise ValueError(
                 f"chunk_size must be 1 or more and above chunk_overlap, not chunk_size={chunk_size!r}, "
                 f"chunk_overlap={chunk_overlap!r}"
             )
-        try:
-            from langchain_text_splitters import (
-                Language,
-                MarkdownHeaderTextSplitter,
-                RecursiveCharacterTextSplitter,
-            )
-        except ImportError as error:
-            raise ImportError(f'reading a folder needs an extra: pip install "redraft[retrieval]" ({error})') from None
-        sizes: dict[str, Any] = {"chunk_size": chunk_size, "chunk_overlap": chunk_overlap}
-        self._cut = RecursiveCharacterTextSplitter(**sizes)
-        self._cut_code: Callable[[str], RecursiveCharacterTextSplitter] = lambda name: (
-            RecursiveCharacterTextSplitter.from_language(Language(name), **sizes, add_start_index=True)
-            if name
-            else RecursiveCharacterTextSplitter(**sizes, add_start_index=True)
-        )
-        self._sections = MarkdownHeaderTextSplitter(HEADINGS)
-        self._converter = converter or Converter()
-
-    def __exit__(self, *_: object) -> None:
-        self._converter.__exit__()
+        if find_spec("langchain_text_splitters") is None:
+            raise ImportError('reading a folder needs an extra: pip install "redraft[retrieval]"')
+        self._sizes = {"chunk_size": chunk_size, "chunk_overlap": chunk_overlap}
+        self._most_seconds, self._most_characters = most_seconds, most_characters
+        self._seconds, self._characters = 0.0, 0
 
     def passages(self, path: Path, source: str, *, suffix: str | None = None, url: str = "") -> list[Document]:
         """Return the passages of a file; none where it is empty.
@@ -296,25 +278,36 @@ class DocumentReader(AbstractContextManager["DocumentReader", None]):
             url: Where it came from.
 
         Raises:
-            UnreadableError: It can't be read; the message says what it is.
+            UnreadableError: It can't be read; the message says what it is. `BusyError`: not this time, since too much
+                was read before it, say.
             ImportError: The extra `retrieval` is not installed.
         """
+        from langchain_core.documents import Document
+
         suffix = path.suffix.casefold() if suffix is None else suffix
-        kind = suffix or "files without an ending"
+        kind, begun = suffix or "files without an ending", time.monotonic()
+        if self._seconds >= self._most_seconds:
+            raise BusyError(f"{kind} after the {self._most_seconds:g} s that reading may take (most_seconds)")
+        if self._characters >= self._most_characters:
+            raise BusyError(f"{kind} after the {self._most_characters:,} characters that are read (most_characters)")
         try:
-            if path.stat().st_size > MOST_BYTES:
+            if (size := path.stat().st_size) > MOST_BYTES:
                 raise UnreadableError(f"{{}} of over {MOST_BYTES // 10**6} MB")  # noqa: TRY301  # told like the others
-            if suffix in CONVERTED:
-                empty = path.stat().st_size == 0
-                parts = [] if empty else self._converter.parts(path.resolve(), suffix)
-            else:
-                with opened_file(path) as file:
-                    parts = [Part(decoded(file.read(MOST_BYTES + 1)))]
+            pieces = pieces_of(path, suffix, size, **self._sizes)
         except UnreadableError as error:
-            raise UnreadableError(str(error).replace("{}", kind)) from None
+            raise type(error)(str(error).replace("{}", kind)) from None
+        except ImportError as error:
+            raise ImportError(f'reading {kind} needs an extra: pip install "redraft[retrieval]" ({error})') from None
         except OSError:
             raise UnreadableError(f"{kind} that can't be opened") from None
-        return self._documents(parts, suffix, {"source": source, **({"url": url} if url else {})})
+        finally:
+            self._seconds += time.monotonic() - begun
+        self._characters += sum(len(piece.text) for piece in pieces)
+        about = {"source": source, **({"url": url} if url else {})}
+        return [
+            Document(text, metadata={**about, "heading": heading, **place, "id": chunk_id(source, text)})
+            for text, heading, place in pieces
+        ]
 
     def page(self, url: str, data: bytes, suffix: str) -> list[Document]:
         """Return the passages of what was fetched from an address.
@@ -329,30 +322,3 @@ class DocumentReader(AbstractContextManager["DocumentReader", None]):
                 return self.passages(path, url, suffix=suffix, url=url)
             except UnreadableError as error:
                 raise ValueError(f"what is at {url} can't be read: {error}") from None
-
-    def _documents(self, parts: Sequence[Part], suffix: str, about: dict[str, Any]) -> list[Document]:
-        from langchain_core.documents import Document
-
-        documents = []
-        for part in parts:
-            line, counted = 1, 0
-            place = {} if part.page is None else {"page": part.page}
-            if suffix in CODE:
-                pieces = self._cut_code(CODE[suffix]).create_documents([part.text])
-            elif suffix in TEXT or part.page is not None:
-                pieces = [Document(piece) for piece in self._cut.split_text(part.text)]
-            else:
-                text = markdown_of_rst(part.text) if suffix == ".rst" else part.text
-                pieces = self._cut.split_documents(self._sections.split_text(text))
-            for piece in pieces:
-                headings = [piece.metadata[key] for _, key in HEADINGS if key in piece.metadata]
-                if suffix in CODE:
-                    # Counted from one piece to the next: pieces stand in order.
-                    start = max(counted, piece.metadata["start_index"])
-                    line, counted = line + part.text.count("\n", counted, start), start
-                    place = {"line": line}
-                heading = " > ".join(title for title in (part.heading, *headings) if title)
-                key = chunk_id(about["source"], piece.page_content)
-                metadata = {**about, "heading": heading, **place, "id": key}
-                documents.append(Document(piece.page_content, metadata=metadata))
-        return documents

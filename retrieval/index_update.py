@@ -16,8 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..models.embeddings import best_installed, embeddings
-from .converters import UnreadableError
-from .documents import MOST_BYTES, SUFFIXES, DocumentReader, LeftOut, is_url, opened_file, readable_files, shown
+from .converters import MOST_BYTES, UnreadableError, opened_file
+from .cutting import BusyError
+from .documents import (
+    MOST_CHARACTERS,
+    MOST_SECONDS,
+    SUFFIXES,
+    DocumentReader,
+    LeftOut,
+    is_url,
+    readable_files,
+    shown,
+)
 from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
 from .retrievers import indexed
 from .stored_index import PROBE, check_model
@@ -70,6 +80,8 @@ def update_index(
     model: str | None = None,
     chunk_size: int = 800,
     chunk_overlap: int = 100,
+    most_seconds: float = MOST_SECONDS,
+    most_characters: int = MOST_CHARACTERS,
     rebuild: bool = False,
     progress: Callable[[int, int, str], None] = lambda _number, _total, _source: None,
 ) -> IndexUpdate:
@@ -84,6 +96,8 @@ def update_index(
             about 50 ms of a core for each new passage and finds more than `static`.
         chunk_size: The most characters in one passage. With another one than last time all is read again.
         chunk_overlap: How many characters a passage may share with the one before it.
+        most_seconds: That reading may take; what is left for the next update is told. Embedding does not count.
+        most_characters: Of the passages that are read, in the same way.
         rebuild: Read and embed everything again, which another model needs.
         progress: Called before each file with its number from 1, their count, and its name; and where many of its
             passages are embedded again and again, with how many of them are.
@@ -108,10 +122,13 @@ def update_index(
         embedder = embeddings(spec)
         if facts and not rebuild:
             check_model(facts, embedder, path)
-        with (
-            closing(opened(path, create=True)) as database,
-            DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap) as reader,
-        ):
+        reader = DocumentReader(
+            chunk_size=chunk_size,
+            chunk_overlap=chunk_overlap,
+            most_seconds=most_seconds,
+            most_characters=most_characters,
+        )
+        with closing(opened(path, create=True)) as database:
             if rebuild:
                 with database:
                     for table in ("files", "passages", "words"):
@@ -205,6 +222,10 @@ class _Update:
             else:
                 passages = self._reader.passages(where, source)
             self.read += 1
+        except BusyError as error:
+            # It stays as it was, and the next update reads it.
+            self._left_out.add(str(error), source)
+            return
         except (UnreadableError, ValueError) as error:
             why = str(error)
             self._left_out.add(why, source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from uuid import uuid4
 
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -19,6 +20,7 @@ from ...state.checked_channels import NEVER, CheckedDelta
 from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, append_events, clean
 from ...state.schema import KnownEvent, RunValues
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
+from ...state.threads.kind import AGENT_ANSWER
 from ...state.usage import NO_USAGE, Usage, add_usage
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.replies import read_text, reply_in
@@ -57,6 +59,8 @@ class RefineValues(RunValues, total=False):
     conversation: list[dict[str, Any]]
     """The messages before the task, as plain data."""
     limits: dict[str, Any]
+    judge_again: bool
+    """The run failed while its last answer was judged, and goes on with that."""
 
 
 class Spent(TypedDict, total=False):
@@ -194,7 +198,7 @@ def said_in_conversation(
         metadata = {**own.response_metadata, **about}
         return {**update, "messages": [own.model_copy(update={"response_metadata": metadata})]}
     text = of_best.get("answer", best.text) if of_best and files and not _edited(best) else best.text
-    update["messages"] = [AIMessage(text, response_metadata=about)]
+    update["messages"] = [AIMessage(text, id=f"{AGENT_ANSWER}{uuid4()}", response_metadata=about)]
     if schema_in(events) is not None:
         update["structured_response"] = of_best["data"] if of_best else _data_in(best.text, best_data, data)
     return update

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "AGENT_ANSWER",
     "ALLOW",
     "CHECKED",
     "FORM",
@@ -247,7 +248,25 @@ class AgentKind(OwnState):
     def values_of_last_run(self, snapshot: StateSnapshot) -> Mapping[str, Any]:
         return self.loop_values(snapshot.values)
 
+    def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
+        """Return what reopens a run that failed: its agent goes on from the feedback, or its answer is judged."""
+        values = snapshot.values.get(AGENT_VALUES) or {}
+        if snapshot.next or values.get("stop_reason") != "failed":
+            return None
+        from langchain_core.messages import RemoveMessage
 
+        failed = [one.get("node") for one in current_run(self.read(snapshot.values)) if one["kind"] == "failure"][-1:]
+        reopened = {**values, "stop_reason": None, "judge_again": failed not in (["generate"], ["refine"])}
+        last = str(snapshot.values["messages"][-1].id)
+        # The answer that the failed run gave, where it is none that the agent said last.
+        given = {"messages": [RemoveMessage(last)]} if last.startswith(AGENT_ANSWER) else {}
+        return ForkPoint({AGENT_VALUES: reopened, "jump_to": "model", **given}, AGENT_END)
+
+
+AGENT_ANSWER = "redraft-answer-"
+"""How the id of a message begins that gives an agent's best answer again."""
+AGENT_END = "RefineMiddleware.after_agent"
+"""The node of an agent in which our middleware ends its run, or sends it back to its model."""
 OTHER, OWN_STATE, AGENT = GraphKind(), OwnState(), AgentKind()
 
 

@@ -304,6 +304,68 @@ def test_an_error_after_the_first_answer_loses_nothing(run: Any, broken: str) ->
             run(early, ASK)
 
 
+@pytest.mark.parametrize("broken", ["model", "tool", "critic", "critic of a revision"])
+def test_a_failed_run_goes_on_where_it_failed(run: Any, broken: str) -> None:
+    """`Thread.resume` calls the model again, or the critic on the answer that it has; its answer takes the failed one's
+    place, and the record is one that replays."""
+    outages = iter([RuntimeError("out of order")])
+
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        raise next(outages)
+
+    def judge(task: str, draft: str, history: Any) -> Critique:
+        if broken == "critic" or (broken == "critic of a revision" and draft == "last"):
+            for outage in outages:
+                raise outage
+        return Critique("more", accepted=draft == "last", score=float(draft == "last"))
+
+    wrong = {"model": [RuntimeError("out of order")], "tool": [calls(("look", {"at": "a"}))]}.get(broken, [])
+    agent = create_agent(
+        CallingModel(["first", *wrong, "last"]),
+        [look],
+        middleware=[RefineMiddleware([judge])],
+        checkpointer=InMemorySaver(),
+    )
+    assert told(run(agent, ASK, ONE))["stop_reason"] == "failed"
+    thread = Thread(agent, "one")
+    output: Any = thread.resume()
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("last", "accepted")
+    assert [message.text for message in output["messages"] if message.type == "ai" and message.text] == [
+        "first",
+        "last",
+    ]
+    drafts = [event["text"] for event in record(agent) if event["kind"] in ("draft", "revision") and event["text"]]
+    assert drafts == ["first", "last"]
+    assert thread.replay().matches
+    assert thread.resume() == output  # it is finished
+
+
+def test_a_result_that_can_not_be_kept_runs_its_tool_once(run: Any, sqlite: Any, monkeypatch: Any) -> None:
+    """The agent is told so in place of the result, and the run ends; a resume would else run the tool each time."""
+    ran = []
+
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        ran.append(at)
+        return at * 100_000
+
+    monkeypatch.setattr("redraft.state.storage.trust.LARGEST_VALUE", 50_000)
+    agent = create_agent(
+        CallingModel([calls(("look", {"at": "a"})), "a lamp"]),
+        [look],
+        middleware=[RefineMiddleware([LAMP])],
+        checkpointer=sqlite,
+    )
+    output = run(agent, ASK, ONE)
+    assert (output["messages"][-1].text, ran) == ("a lamp", ["a"])
+    [message] = [message for message in output["messages"] if message.type == "tool"]
+    assert message.status == "error"
+    assert message.text.startswith("The tool ran, but its result can't be kept: a value of")
+
+
 def test_no_recursion_error_reaches_a_user(run: Any) -> None:
     """Under a small recursion_limit the best answer so far comes back."""
     model = CallingModel([f"draft {number}" for number in range(50)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 import threading
@@ -13,9 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redraft.retrieval import web_pages
-from redraft.retrieval.converters import Converter, UnreadableError, markdown_of_rst
+from redraft.nodes.runtime import killable
+from redraft.retrieval import cutting, web_pages
+from redraft.retrieval.converters import UnreadableError, markdown_of_rst
 from redraft.retrieval.documents import SUFFIXES, DocumentReader, load_folder, load_page
+from redraft.retrieval.index_update import update_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,14 +177,102 @@ def test_hostile_files_cost_neither_the_others_nor_the_machine(tmp_path: Path) -
     )
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
-def test_a_file_that_holds_its_converter_up_is_given_up(tmp_path: Path) -> None:
-    """After its time it is told, and the next file is read."""
-    os.mkfifo(tmp_path / "endless.html")
-    with Converter(seconds=0.5) as converter, pytest.raises(UnreadableError, match=r"\{\} taking over 0.5 s"):
-        converter.parts(tmp_path / "endless.html", ".html")
-    with Converter() as converter:
-        assert converter.parts(write(tmp_path, "x.html", "<p>hello"), ".html")[0].text.strip() == "hello"
+def doubling_pdf(levels: int) -> bytes:
+    """Return a PDF whose page draws a form that draws another one twice, and so on: a word 2**levels times."""
+    draws = [("/F Do /F Do", f"/XObject <</F {11 + level} 0 R>>") for level in range(levels)]
+    draws.append(("BT /F 12 Tf 20 100 Td (word) Tj ET", "/Font <</F 4 0 R>>"))
+    forms = [
+        f"{10 + level} 0 obj <</Type/XObject /Subtype/Form /BBox [0 0 300 200] /Resources <<{needs}>> "
+        f"/Length {len(drawn)}>> stream\n{drawn}\nendstream endobj"
+        for level, (drawn, needs) in enumerate(draws)
+    ]
+    parts = [
+        "1 0 obj <</Type/Catalog /Pages 2 0 R>> endobj",
+        "2 0 obj <</Type/Pages /Count 1 /Kids [3 0 R]>> endobj",
+        "3 0 obj <</Type/Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents 5 0 R "
+        "/Resources <</XObject <</F 10 0 R>>>>>> endobj",
+        "4 0 obj <</Type/Font /Subtype/Type1 /BaseFont/Helvetica>> endobj",
+        "5 0 obj <</Length 5>> stream\n/F Do\nendstream endobj",
+    ]
+    return "\n".join(["%PDF-1.4", *parts, *forms, "trailer <</Root 1 0 R>>", "%%EOF"]).encode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and CPU are bounded on Linux")
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (("MOST_CPU_S", 1.0), r"\.pdf taking more than [15] s"),
+        (("MOST_MEMORY", 200 << 20), r"\.pdf (crashing|need)"),
+    ],
+)
+def test_a_file_that_takes_too_much_is_given_up(
+    limit: tuple[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PDF of 4 KB that draws a word 16 million times: after its seconds, or its memory, the next file is read."""
+    bomb, good = write(tmp_path, "bomb.pdf", doubling_pdf(24)), write(tmp_path, "x.html", "<p>hello")
+    reader = DocumentReader()
+    monkeypatch.setattr(cutting, *limit)
+    with pytest.raises(UnreadableError, match=told):
+        reader.passages(bomb, "bomb.pdf")
+    monkeypatch.undo()
+    assert [one.page_content for one in reader.passages(good, "x.html")] == ["hello"]
+
+
+def test_a_file_for_which_no_process_is_free_is_read_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and an index does not take it for unreadable."""
+    monkeypatch.setattr(killable, "WAIT_S", 0.0)
+    monkeypatch.setattr(killable, "MOST", 0)
+    write(tmp_path / "notes", "a.md", "Words.")
+    write(tmp_path / "notes", "b.html", "<p>hello")
+    found = update_index(tmp_path / "one.sqlite", [tmp_path / "notes"], model="static")
+    assert (found.read, found.told) == (1, "1 .html for which no helper process was free for 0 s (b.html)")
+    monkeypatch.undo()
+    again = update_index(tmp_path / "one.sqlite", model="static")
+    assert (again.read, again.unchanged, again.told) == (1, 1, "")
+
+
+@pytest.mark.parametrize(
+    ("bound", "told"),
+    [
+        ({"most_characters": 10}, r"1 \.md after the 10 characters that are read \(most_characters\) \(b.md\)"),
+        ({"most_seconds": 1e-9}, r"1 \.md after the 1e-09 s that reading may take \(most_seconds\) \(b.md\)"),
+    ],
+)
+def test_a_folder_is_bounded_as_a_whole_and_the_rest_is_named(bound: dict[str, Any], told: str, tmp_path: Path) -> None:
+    """What was read is there; an index goes on with the rest at its next update, and keeps what it has."""
+    for name in ("a.md", "b.md"):
+        write(tmp_path / "notes", name, f"# {name}\nSome words.")
+    with pytest.warns(UserWarning, match=told):
+        assert [one.metadata["source"] for one in load_folder(tmp_path / "notes", **bound)] == ["a.md"]
+    first = update_index(tmp_path / "one.sqlite", [tmp_path / "notes"], model="static", **bound)
+    assert (first.files, first.read) == (1, 1)
+    assert re.search(told, first.told)
+    second = update_index(tmp_path / "one.sqlite", model="static", **bound)
+    assert (second.files, second.read, second.unchanged, second.told) == (2, 1, 1, "")
+
+
+def test_a_word_file_whose_text_hides_under_another_name_is_not_unpacked(tmp_path: Path) -> None:
+    """Only XML is read, and all of it counts: a document that calls itself a program part is damaged."""
+    path = docx(tmp_path / "plain.docx", ("Normal", "words"))
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(tmp_path / "odd.docx", "w") as odd:
+        for name in archive.namelist():
+            text = archive.read(name).decode().replace("word/document.xml", "word/document.bin")
+            odd.writestr(name.replace("word/document.xml", "word/document.bin"), text)
+    reader = DocumentReader()
+    assert [one.page_content for one in reader.passages(path, "plain.docx")] == ["words"]
+    with pytest.raises(UnreadableError, match=r"damaged \.docx"):
+        reader.passages(tmp_path / "odd.docx", "odd.docx")
+
+
+def test_many_paragraphs_under_one_huge_heading_are_cut_in_time_that_grows_with_them(tmp_path: Path) -> None:
+    """Each passage holds the heading's beginning, and the text of a large file is what it is in small ones."""
+    text = "# " + "h" * 500_000 + "\n" + "".join(f"word{number}\n\n" for number in range(50_000))
+    found = DocumentReader().passages(write(tmp_path, "long.md", text), "long.md")
+    assert {one.metadata["heading"] for one in found} == {"h" * 200}
+    assert "  \n".join(f"word{number}" for number in range(5)) in found[0].page_content
+    assert found[-1].page_content.endswith("word49999")
 
 
 def test_markdown_is_cut_at_headings_and_keeps_them(tmp_path: Path) -> None:
@@ -209,10 +300,10 @@ def test_long_sections_are_cut_with_an_overlap_and_stable_ids(tmp_path: Path) ->
 
 def test_source_code_of_every_language_is_cut(tmp_path: Path) -> None:
     """Each ending that is offered is known to the splitter."""
-    with DocumentReader(chunk_size=60, chunk_overlap=0) as reader:
-        for suffix in set(SUFFIXES) - {".docx", ".htm", ".html", ".ipynb", ".pdf", ".xhtml"}:
-            path = write(tmp_path, f"file{suffix}", "first line of it\n\nsecond = part of it\n" * 4)
-            assert len(reader.passages(path, path.name)) > 1, suffix
+    reader = DocumentReader(chunk_size=60, chunk_overlap=0)
+    for suffix in set(SUFFIXES) - {".docx", ".htm", ".html", ".ipynb", ".pdf", ".xhtml"}:
+        path = write(tmp_path, f"file{suffix}", "first line of it\n\nsecond = part of it\n" * 4)
+        assert len(reader.passages(path, path.name)) > 1, suffix
 
 
 def test_restructured_titles_are_told_from_what_looks_like_them() -> None:
@@ -272,9 +363,10 @@ def test_what_can_not_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> N
 
 def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """What stands there when it is opened counts, and not what stood there when the folder was listed."""
-    os.mkfifo(tmp_path / "swapped.md")
-    with DocumentReader() as reader, pytest.raises(UnreadableError, match=r"\.md that can't be opened"):
-        reader.passages(tmp_path / "swapped.md", "swapped.md")
+    for name in ("swapped.md", "swapped.html"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(UnreadableError, match="that can't be opened"):
+            DocumentReader().passages(tmp_path / name, name)
 
 
 def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
