@@ -49,7 +49,7 @@ except ImportError:  # not on Windows, where wall time is all that is limited
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["MOST", "as_caller", "off_loop", "run_job"]
+__all__ = ["CALLER", "MOST", "as_caller", "off_loop", "run_job"]
 
 T = TypeVar("T")
 
@@ -65,6 +65,7 @@ WAIT_S = 60.0
 MEMORY = 1 << 30
 
 CALLER: ContextVar[str] = ContextVar("redraft_caller", default="")
+"""Whose jobs and threads these are; nobody's in particular, where no server is."""
 
 
 @contextmanager
