@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.nodes.runtime import killable
-from redraft.nodes.runtime.killable import as_caller, off_loop, run_job
+from redraft.nodes.runtime.killable import as_caller, end_helpers, off_loop, run_job
 from redraft.sandbox.launch import missing
 
 if TYPE_CHECKING:
@@ -97,6 +97,16 @@ def test_nobody_takes_every_helper(pool: Any) -> None:
             assert run_job("builtins:len", "abc") == 3
         gate.set()
         assert all(held.result(60) is None for held in holding)
+
+
+def test_a_job_does_not_keep_its_process_from_ending(pool: Any) -> None:
+    """A server that is stopped ends what its callers' jobs still do, and those that wait."""
+    with ThreadPoolExecutor(6) as threads:
+        jobs = [threads.submit(run_job, "time:sleep", 600, wall_s=600) for _ in range(6)]
+        while len(pool._at_work) < killable.MOST:
+            assert not any(job.done() for job in jobs)
+        end_helpers()
+        assert {type(job.exception(60)) for job in jobs} == {ChildProcessError, TimeoutError}
 
 
 async def test_nobody_takes_every_thread() -> None:
