@@ -133,13 +133,12 @@ class _Helper:
     def __init__(self) -> None:
         # The paths stand for whatever made them: a virtual environment, PYTHONPATH, a notebook's `sys.path`.
         keeps = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        windows = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
         self.process = subprocess.Popen(  # this Python, and this module
             [sys.executable, "-B", "-P", "-X", "utf8", "-m", "redraft.nodes.runtime.killable_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**keeps, **windows},
+            env=keeps if sys.platform != "win32" else None,  # there Python needs more than that
         )
         self.idle_since = time.monotonic()
         self.last = False

@@ -97,5 +97,5 @@ def test_a_pattern_that_takes_forever_rejects_the_draft(monkeypatch: pytest.Monk
     assert matches("^(a+)+$")("", draft).accepted is False
     found = matches(r"^(a+)+\1$")("", draft)
     assert found.accepted is False
-    assert "more than 1 s of CPU" in found.text
+    assert "it took more than" in found.text
     assert matches_json_schema({"pattern": "^(a+)+$"})("", f'"{draft}"').accepted is False
