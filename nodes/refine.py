@@ -13,6 +13,7 @@ from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
 from .generate import agent_update, writer_update
+from .runtime.dual import Do, beside
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 from .writing.adaptive import EDIT, Drafts
 from .writing.prompts import Keep, attempt_at_hand
@@ -67,7 +68,9 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
         base = attempt_at_hand(events, getattr(refiner, "keep", keep))
         choice = {"refiner": result.arm} if isinstance(result, Drafts) else choice
         exact = isinstance(result, Drafts) and (result.arm == EDIT or any(result.edited))
-        news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact)
+        news = yield from _revisions(
+            state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact
+        )
         if isinstance(result, AgentRun):
             if result.unfinished:
                 news[0]["rejected"] = "unfinished"
@@ -95,7 +98,7 @@ def _revisions(
     *,
     number: int,
     exact: bool = False,
-) -> list[dict[str, Any]]:
+) -> Generator[Do, Any, list[dict[str, Any]]]:
     """Return the event of each revision of a step, the reason included why it is no draft, if it is none.
 
     Args:
@@ -120,7 +123,7 @@ def _revisions(
             alike = [one for one in alike if one == text]
         message = reply.reply if isinstance(reply, AgentRun) else reply
         rejected = rejection(text, earlier=alike, result=message, critique=critique, known=sources)
-        if not rejected and schema is not None and misfit(text, schema):
+        if not rejected and schema is not None and (yield beside(misfit, text, schema)):
             rejected = "invalid"
         event = {"kind": "revision", "round": new.round, "by": by, "text": text, **fields}
         news.append({**event, "usage": usage, "base": new.base, "rejected": rejected})

@@ -14,6 +14,7 @@ import typer
 
 from ..faces.problems import BadInputError
 from ..faces.views.console import say
+from ..nodes.runtime.killable import end_helpers
 from ..state.collector import tuned_gc
 from .command_options import takes_settings
 
@@ -88,6 +89,7 @@ def mcp(settings: Any) -> None:
     except ImportError as error:
         raise ImportError(f'MCP needs an extra: pip install "redraft[mcp]" ({error})') from None
     asyncio.run(serve_stdio(settings))
+    end_helpers()
 
 
 def _app(settings: Settings) -> Any:
@@ -143,6 +145,7 @@ def _listen(app: Any, settings: Any) -> None:
                 await server.serve(sockets=[listening])
 
     asyncio.run(served())
+    end_helpers()
 
 
 def _work(engine: Any, settings: Any) -> None:
@@ -162,6 +165,7 @@ def _work(engine: Any, settings: Any) -> None:
             await engine.stop()
 
     asyncio.run(worked())
+    end_helpers()
 
 
 def _allow_files(connections: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique, Verifier
 from ..human import HumanCritic, human_critic
+from ..runtime.killable import off_loop
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class VerifierCritic:
         if critique.score is None and critique.accepted is not None:
             return replace(critique, score=float(critique.accepted))
         return critique
+
+    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
+        """Check it beside the event loop: with an argument of a caller's it may take long."""
+        return await off_loop(self, task, draft, history)
 
 
 def verifier_critic(

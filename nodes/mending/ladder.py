@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...state.choices import SAMPLE, Arm
 from ...state.summary import current_run
 from ..critics.critics import VerifierCritic
-from ..runtime.dual import at_once, calling
+from ..runtime.dual import at_once, beside
 from ..verify.text_verifiers import addition, advice, wish
 from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
 from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
@@ -94,12 +94,12 @@ class Ladder(AdaptiveWriter):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
         task, base = input["task"], attempt_at_hand(input["events"], self.keep)
         if base is not None and _rejected_by_program(base):
-            text = yield calling(self._edited, task, base.text)
+            text = yield beside(self._edited, task, base.text)
             # What was no draft then, for whatever reason, is none now.
             if text and all(event.get("text") != text for event in current_run(input["events"])):
                 return Drafts([text], fresh=False, arm=EDIT)
         drafts = yield from super().logic(input, config)
-        texts = yield at_once([calling(self._edited, task, read_text(reply)) for reply in drafts.replies])
+        texts = yield at_once([beside(self._edited, task, read_text(reply)) for reply in drafts.replies])
         replies = [
             reply.model_copy(update={"content": text}) if text else reply
             for reply, text in zip(drafts.replies, texts, strict=True)

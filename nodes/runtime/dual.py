@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -17,6 +18,7 @@ from langgraph.errors import GraphBubbleUp
 from ...state.critique import Critique
 from ...state.dual import Do, adrive, drive
 from ...state.events import Event
+from .killable import off_loop
 
 __all__ = [
     "Do",
@@ -25,6 +27,7 @@ __all__ = [
     "DualRunnable",
     "adrive",
     "at_once",
+    "beside",
     "calling",
     "drive",
     "finish",
@@ -92,6 +95,14 @@ def calling(function: Callable[..., Any], *args: Any) -> Do:
         return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
 
     return Do(call, acall)
+
+
+def beside(function: Callable[..., Any], *args: Any) -> Do:
+    """Return the call of a plain function that what others supply may make slow.
+
+    In an async run it is made in a thread, of which nobody whom a server names takes more than their share.
+    """
+    return Do(function, partial(off_loop, function), args)
 
 
 def _called(target: Callable[..., Any], *args: Any) -> Any:

@@ -49,7 +49,7 @@ except ImportError:  # not on Windows, where wall time is all that is limited
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["MOST", "as_caller", "off_loop", "run_job"]
+__all__ = ["CALLER", "MOST", "as_caller", "end_helpers", "off_loop", "run_job"]
 
 T = TypeVar("T")
 
@@ -65,6 +65,7 @@ WAIT_S = 60.0
 MEMORY = 1 << 30
 
 CALLER: ContextVar[str] = ContextVar("redraft_caller", default="")
+"""Whose jobs and threads these are; nobody's in particular, where no server is."""
 
 
 @contextmanager
@@ -132,13 +133,12 @@ class _Helper:
     def __init__(self) -> None:
         # The paths stand for whatever made them: a virtual environment, PYTHONPATH, a notebook's `sys.path`.
         keeps = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        windows = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
         self.process = subprocess.Popen(  # this Python, and this module
             [sys.executable, "-B", "-P", "-X", "utf8", "-m", "redraft.nodes.runtime.killable_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**keeps, **windows},
+            env=keeps if sys.platform != "win32" else None,  # there Python needs more than that
         )
         self.idle_since = time.monotonic()
         self.last = False
@@ -146,18 +146,13 @@ class _Helper:
         self._cpu = 0.0
 
     def answer(self, request: bytes, *, cpu_s: float, wall_s: float, memory: int, most_output: int) -> dict[str, Any]:
-        process, late = self.process, threading.Event()
+        process, until = self.process, time.monotonic() + wall_s
         assert process.stdin is not None  # noqa: S101  # it was given a pipe
         assert process.stdout is not None  # noqa: S101  # as above
         self.last = True  # until it has answered
         self._limit("RLIMIT_CPU", math.ceil(self._cpu + cpu_s))
         self._limit("RLIMIT_AS", memory)
-
-        def expire() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(wall_s, expire)
+        timer = threading.Timer(wall_s, process.kill)
         timer.start()
         try:
             with suppress(BrokenPipeError):  # the empty answer tells
@@ -170,7 +165,7 @@ class _Helper:
             if len(line) > most_output:
                 raise ValueError(f"the result is longer than {most_output} bytes")
             process.wait()
-            if late.is_set():
+            if time.monotonic() >= until:
                 raise TimeoutError(f"it took more than {wall_s:g} s")
             if -process.returncode == getattr(signal, "SIGXCPU", 0):
                 raise TimeoutError(f"it took more than {cpu_s:g} s of CPU")
@@ -205,6 +200,8 @@ class _Pool:
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="redraft-caller")
         self.turns: WeakKeyDictionary[Any, dict[str, asyncio.Semaphore]] = WeakKeyDictionary()
         self.idle: list[_Helper] = []
+        self._at_work: list[_Helper] = []
+        self._ends = False
         self._changed = threading.Condition()
         self._busy, self._waiting = Counter[str](), Counter[str]()
         self._served: dict[str, float] = {}
@@ -214,9 +211,12 @@ class _Pool:
         caller = CALLER.get()
         with self._changed:
             self._waiting[caller] += 1
-            free = self._changed.wait_for(lambda: self._is_turn(caller), WAIT_S)
-            self._waiting -= Counter([caller])
-            if not free:
+            try:
+                free = self._changed.wait_for(lambda: self._ends or self._is_turn(caller), WAIT_S)
+            finally:
+                self._waiting -= Counter([caller])
+                self._changed.notify_all()  # another may be the first now
+            if self._ends or not free:
                 raise TimeoutError(f"no helper process was free for {WAIT_S:g} s")
             self._busy[caller] += 1
             self._served[caller] = time.monotonic()
@@ -226,9 +226,11 @@ class _Pool:
                 helper.end()
                 helper = None
             helper = helper or _Helper()
+            self._at_work.append(helper)
             try:
                 yield helper
             finally:
+                self._at_work.remove(helper)
                 if helper.last:
                     helper.end()
                 else:
@@ -239,8 +241,13 @@ class _Pool:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        for helper in self.idle:
-            helper.end()
+        with self._changed:
+            self._ends = True
+            self._changed.notify_all()
+        for helper in [*self._at_work]:
+            helper.process.kill()  # its job's thread sees to the rest
+        while self.idle:
+            self.idle.pop().end()
 
     def _is_turn(self, caller: str) -> bool:
         if self._busy.total() >= MOST:
@@ -268,5 +275,6 @@ if hasattr(os, "register_at_fork"):
 
 
 @atexit.register
-def _close() -> None:
+def end_helpers() -> None:
+    """End every helper, also in the midst of a job, whose thread would else keep this process from ending."""
     POOL.close()

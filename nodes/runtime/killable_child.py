@@ -7,6 +7,7 @@ so that it starts soon; each job imports what it needs.
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 import time
@@ -22,7 +23,7 @@ __all__ = ["IDLE_S", "main"]
 IDLE_S = 60.0
 """After so long without a job a helper ends."""
 LARGEST = 200 << 20
-"""Bytes: a helper that once needed so much ends after that job."""
+"""Bytes: a helper that has grown so large ends after its job."""
 MESSAGE = 2000
 """Characters of an error's."""
 
@@ -57,16 +58,16 @@ def _answer(job: str, args: list[Any]) -> bytes:
 
 def _state(*, last: bool = False) -> dict[str, Any]:
     """Return the seconds of CPU that this process has taken, and whether it should be used no more."""
-    return {"cpu": time.process_time(), "last": last or _largest() > LARGEST}
+    return {"cpu": time.process_time(), "last": last or _size() > LARGEST}
 
 
-def _largest() -> int:
-    """Return how many bytes of memory this process has needed."""
+def _size() -> int:
+    """Return how many bytes of memory this process has; 0 where the system does not say."""
     try:
-        from resource import RUSAGE_SELF, getrusage
-    except ImportError:  # not on Windows
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not on Linux
         return 0
-    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

@@ -191,23 +191,26 @@ def _bounded(dialect: Any) -> Any:
             schema = {key: inside for key, inside in schema.items() if key != "patternProperties"}
         yield from dialect.VALIDATORS["additionalProperties"](validator, wanted, value, schema)
 
-    def counted(name: str, check: Callable[..., Any]) -> Callable[..., Any]:
-        if name in LEAVES and not (name == "type" and "disallow" in dialect.VALIDATORS):  # a draft-3 type holds schemas
-            return check
-        cost = COSTS.get(name)
-
-        def within(validator: Any, wanted: Any, value: Any, schema: Any) -> Any:
-            steps = 1 if cost is None else 1 + cost(wanted, value)
-            for one in (wanted, value):
-                if type(one) in SIZED:
-                    steps += len(one)
-            _spend(steps)
-            return check(validator, wanted, value, schema)
-
-        return within
-
     own = {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties}
-    return extend(dialect, {name: counted(name, check) for name, check in {**dialect.VALIDATORS, **own}.items()})
+    checks = {**dialect.VALIDATORS, **own}
+    # A type of draft 3 may hold schemas.
+    leaves = LEAVES - {"type"} if "disallow" in checks else LEAVES
+    return extend(dialect, {name: _counted(name, checks[name]) for name in checks.keys() - leaves})
+
+
+def _counted(name: str, check: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the check of a keyword, which spends the steps that it takes."""
+    cost = COSTS.get(name)
+
+    def within(validator: Any, wanted: Any, value: Any, schema: Any) -> Any:
+        steps = 1 if cost is None else 1 + cost(wanted, value)
+        for one in (wanted, value):
+            if type(one) in SIZED:
+                steps += len(one)
+        _spend(steps)
+        return check(validator, wanted, value, schema)
+
+    return within
 
 
 def _spend(steps: int) -> None:

@@ -192,15 +192,15 @@ def _whole_word(word: str) -> re.Pattern[str]:
 def matches(pattern: str, *, says: str | None = None) -> Verifier:
     """Return a verifier that accepts a draft in which a regular expression is found.
 
-    The search takes bounded time: RE2 searches where the extra `writing` is installed and it reads the pattern as
-    Python does, else a process with a limit of 2 seconds. A draft that reaches the limit is rejected.
+    The search takes bounded time: RE2 searches where the extra `writing` is installed, it reads the pattern as Python
+    does and both are small, else a process with a limit of 2 seconds. A draft that reaches the limit is rejected.
 
     Args:
         pattern: Searched anywhere in the draft; `^` and `$` match at lines.
         says: The critique when it is not found; default: the pattern is quoted.
 
     Raises:
-        ValueError: The pattern is not a regular expression. At build.
+        ValueError: The pattern is not a regular expression, or Python takes more than 2 seconds to read it. At build.
     """
     search = bounded_search(pattern)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,9 +60,15 @@ def verifier(spec: str) -> Verifier:
     if kind is not None and not kind.argument and not colon:
         return kind.build()
     if kind is not None and kind.argument and (argument.strip() or name == "uses_words"):
-        return kind.build(argument)
+        return kind.build(argument) if opened_file(spec) else _built(kind, argument)
     known = ", ".join(repr(f"{one.name}:{one.argument}".rstrip(":")) for one in known_verifiers().values())
     raise ValueError(f"{spec!r} is not a verifier; known are {known}")
+
+
+@lru_cache(maxsize=64)
+def _built(kind: VerifierKind, argument: str) -> Verifier:
+    """Build a verifier once for all who name it: a server does so when a run is asked for, begins, and is answered."""
+    return kind.build(argument)
 
 
 def stored_verifier(spec: str) -> Verifier:

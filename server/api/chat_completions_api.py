@@ -214,7 +214,7 @@ class ChatReply:
 
     async def whole(self) -> dict[str, Any]:
         """Return the answer with the run's progress beside it, once the run has ended."""
-        answer, finish_reason = self._answer()
+        answer, finish_reason = await self._answer()
         message = {"role": "assistant", "content": None, "refusal": None, **answer}
         message["reasoning_content"] = await reasoning(self._run)
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
@@ -234,7 +234,7 @@ class ChatReply:
             status, message = problem
             yield sse(error_body(message, status=status))
             return
-        answer, finish_reason = self._answer()
+        answer, finish_reason = await self._answer()
         if calls := answer.get("tool_calls"):
             answer = {"tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]}
         yield sse(self._piece(answer))
@@ -243,7 +243,7 @@ class ChatReply:
             yield sse({**self._piece({}), "choices": [], "usage": self._usage()})
         yield b"data: [DONE]\n\n"
 
-    def _answer(self) -> tuple[dict[str, Any], str]:
+    async def _answer(self) -> tuple[dict[str, Any], str]:
         """Return the content of the message, and its finish reason.
 
         It is the calls that the client is to make, an answer as `content`, or why there is none as `refusal`.
@@ -252,7 +252,7 @@ class ChatReply:
         if calls := calls_in(output, self._run.options):
             return {"tool_calls": [call_item(call) for call in calls]}, "tool_calls"
         text = output.get("answer") or ""
-        content, refusal = (text, None) if self._form is None else self._form.read(text)
+        content, refusal = (text, None) if self._form is None else await self._form.read(text)
         # A spent budget is to a run what a token limit is to a reply.
         finish_reason = "length" if str(output.get("stop_reason")).endswith("_budget") else "stop"
         return {"content": content} if refusal is None else {"refusal": refusal}, finish_reason

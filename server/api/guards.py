@@ -16,6 +16,7 @@ import orjson
 from fastapi import Depends
 from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
 
+from ...nodes.runtime.killable import as_caller
 from ...state.masking import mask_values_of, masked
 from ..engine.engine import Engine
 from ..engine.runs import Caller
@@ -77,7 +78,8 @@ class CallerMiddleware:
             await refusal(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, send)
+        with as_caller("" if caller is None else caller.id):
+            await self._app(scope, receive, send)
 
     def _read(self, headers: Mapping[str, str], path: str) -> tuple[Any, Caller | None]:
         if self._of_callers:

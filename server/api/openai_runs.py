@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from calendar import timegm
+from collections import OrderedDict
 from time import strptime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,10 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from ...nodes.critics.structured_replies import unfenced
+from ...nodes.runtime.killable import off_loop
+from ...nodes.verify.verifiers import verifier
 from ...state.summary import current_run
+from ..engine.assistants import cached
 from ..engine.call_options import FUNCTIONS
 from ..engine.execution import PASSED_ON
 from ..engine.runs import NotThereError, QueueFullError, QuotaSpentError, RefusedError, Run
@@ -94,16 +99,26 @@ class StructuredFormat:
             )
         return {"verifiers": [self._spec]}
 
-    def read(self, answer: str) -> tuple[str | None, str | None]:
+    async def read(self, answer: str) -> tuple[str | None, str | None]:
         """Return an answer that fits, else why there is none: what doesn't fit is never given as if it did."""
-        from ...nodes import verifier
-
         text = unfenced(answer).strip()
-        critique = verifier(self._spec)("", text)
-        if critique is not None and critique.accepted:
-            return text, None
-        why = "" if critique is None else f": {critique.text[:500]}"
-        return None, f"no draft fits the schema that was asked for{why}"
+        key = hashlib.sha256(json.dumps([self._spec, text]).encode()).digest()
+        misfit = READ[key] if key in READ else await off_loop(_misfit, self._spec, text)
+        cached(READ, key, lambda: misfit, most=MOST_READ)
+        return (text, None) if misfit is None else (None, f"no draft fits the schema that was asked for: {misfit}")
+
+
+def _misfit(spec: str, text: str) -> str | None:
+    """Return what is wrong with an answer; `None` where it fits."""
+    critique = verifier(spec)("", text)
+    if critique is not None and critique.accepted:
+        return None
+    return "" if critique is None else critique.text[:500]
+
+
+READ: OrderedDict[bytes, str | None] = OrderedDict()
+"""What was wrong with answers that were read before: a response is read again by whoever asks for it."""
+MOST_READ = 10_000
 
 
 def format_of(requested: Mapping[str, Any] | None, *, param: str) -> StructuredFormat | None:

@@ -11,7 +11,7 @@ from .openai_runs import ROLES, RequestRefusedError, StructuredFormat, call_item
 from .wire import RequestBody
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from ..engine.runs import Run
 
@@ -151,7 +151,9 @@ class ResponseReply:
         self._number = -1
         self._bare = run.id.replace("-", "")
 
-    def whole(self, output: Mapping[str, Any], reasoning: str = "", problem: tuple[int, str] | None = None) -> Any:
+    async def whole(
+        self, output: Mapping[str, Any], reasoning: str = "", problem: tuple[int, str] | None = None
+    ) -> Any:
         """Return the response of a run that has ended.
 
         Args:
@@ -168,7 +170,7 @@ class ResponseReply:
         if calls := calls_in(output, self._run.options):
             items += [self._call(number, call) for number, call in enumerate(calls)]
         elif problem is None:
-            items.append(self._message(output, "incomplete" if cut else "completed"))
+            items.append(await self._message(output, "incomplete" if cut else "completed"))
         response = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
         facts = run_facts(self._run, output)
         error = {"code": ERRORS.get(problem[0], "server_error"), "message": problem[1]} if problem else None
@@ -187,11 +189,11 @@ class ResponseReply:
         """Return the event of some progress."""
         return self._event("response.reasoning_summary_text.delta", **self._of_summary(), delta=text)
 
-    def ended(
+    async def ended(
         self, output: Mapping[str, Any], reasoning: str, problem: tuple[int, str] | None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield the events that close a stream, after `whole`'s arguments."""
-        response = self.whole(output, reasoning, problem)
+        response = await self.whole(output, reasoning, problem)
         yield self._event("response.reasoning_summary_text.done", **self._of_summary(), text=reasoning)
         part = {"type": "summary_text", "text": reasoning}
         yield self._event("response.reasoning_summary_part.done", **self._of_summary(), part=part)
@@ -256,9 +258,9 @@ class ResponseReply:
     def _thought(self, text: str) -> dict[str, Any]:
         return {"id": f"rs_{self._bare}", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
 
-    def _message(self, output: Mapping[str, Any], status: str) -> dict[str, Any]:
+    async def _message(self, output: Mapping[str, Any], status: str) -> dict[str, Any]:
         answer = str(output.get("answer") or "")
-        text, refusal = (answer, None) if self._form is None else self._form.read(answer)
+        text, refusal = (answer, None) if self._form is None else await self._form.read(answer)
         part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         if refusal is not None:
             part = {"type": "refusal", "refusal": refusal}

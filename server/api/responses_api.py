@@ -72,7 +72,7 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
     reply = ResponseReply(run, form)
 
     async def whole() -> Any:
-        return reply.whole(await _output(engine, run), await reasoning(run))
+        return await reply.whole(await _output(engine, run), await reasoning(run))
 
     return await answered(
         request, engine, run, events=_events(engine, run, reply) if body.stream else None, whole=whole
@@ -186,7 +186,7 @@ async def _response_json(engine: Engine, run: Run) -> Any:
     reply = ResponseReply(run, format_of(run.metadata[KEPT].get("format"), param="text.format"))
     if not run.ended:
         return reply.waiting()
-    return reply.whole(await _output(engine, run), await reasoning(run), problem_of(run))
+    return await reply.whole(await _output(engine, run), await reasoning(run), problem_of(run))
 
 
 async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterator[bytes]:
@@ -199,7 +199,7 @@ async def _events(engine: Engine, run: Run, reply: ResponseReply) -> AsyncIterat
         yield sse(event, event["type"])
     problem = problem_of(run)
     output = {} if problem else await _output(engine, run)
-    for event in reply.ended(output, "".join(texts), problem):
+    async for event in reply.ended(output, "".join(texts), problem):
         yield sse(event, event["type"])
 
 

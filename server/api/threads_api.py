@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import ConfigDict, Field, model_validator
 
+from ...nodes.runtime.killable import off_loop
 from ...state import Thread, UnknownThreadError
 from ...state.threads.snapshots import astate_of
 from ..engine.call_options import checked_options
@@ -310,7 +311,8 @@ async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any,
     if body.assistant_id is not None:
         options = body.options or {}
         if options:
-            options = checked_options(engine.presets.get(body.assistant_id), engine.settings, options)
+            preset = engine.presets.get(body.assistant_id)
+            options = await off_loop(checked_options, preset, engine.settings, options)
         graph, recipe = await engine.graphs.assistant(body.assistant_id, body.model, options)
         own = {} if recipe is None else recipe.metadata()
         return graph, {"redraft_recipe": None, "redraft_preset": None, **own}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ...faces.run_config import RunConfig
 from ...graphs import Preset, Served
 from ...graphs.registry import find_preset, served_presets
+from ...nodes.verify.verifiers import stored_verifier
 from .runs import BadRequestError, NotThereError
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class Assistants:
             ImportError: An extra that the preset needs is not installed.
             ValueError: It can't be built here.
         """
+        for spec in source.verifiers if isinstance(source, RunConfig) else ():
+            stored_verifier(spec)  # is kept: others must not wait while it is built
         with self._lock:
             return cached(self._graphs, _key(source), lambda: self._build(source), most=MOST_GRAPHS)
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...faces.sessions import encryption_key, seal_key
+from ...nodes.runtime.killable import off_loop
 from ...state.storage.leases import this_process
 from ...state.threads.snapshots import astate_of
 from .assistants import Assistants
@@ -185,7 +186,7 @@ class Engine:
         assistant, options = self.presets.get(submission.assistant), submission.options
         if submission.thread_id is None or submission.input is not None:
             if options:
-                options = checked_options(assistant, self.settings, options)
+                options = await off_loop(checked_options, assistant, self.settings, options)
             graph, _ = await self.graphs.assistant(assistant.id, submission.model, options)
         else:
             try:

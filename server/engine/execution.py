@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...nodes.runtime.call_ceiling import under_ceiling
+from ...nodes.runtime.killable import CALLER
 from ...state import ChangedGraphError, Thread
 from ...state.storage.lease_keeper import TAKEN_OVER
 from ...state.storage.leases import LostLeaseError, this_process
@@ -52,6 +53,7 @@ class Execution:
         """Run what this process has claimed to its end, and write down how it ended."""
         status: RunStatus | None = "error"
         lost = False
+        CALLER.set(run.caller.id)  # in the task of this run alone
         run.status = "running"
         clock, ceiling = asyncio.timeout(self._engine.settings.max_seconds_a_run), None
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from ...nodes.runtime.killable import off_loop
 from .call_options import checked_options
 from .records import Database, now
 from .requests import can_be_id, checked_id
@@ -57,7 +58,7 @@ class SavedAssistants:
         name = str(uuid.uuid4()) if assistant_id is None else checked_id(assistant_id)
         if name in self._presets.known:
             raise TakenError("a preset of the server has this id")
-        version = self._version(fields, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
+        version = await self._version(fields, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
         if await self._db.read(self._items.count, caller.id) >= MOST_ASSISTANTS:
             raise BadRequestError(f"a caller has {MOST_ASSISTANTS} assistants at most")
         value = {"latest": 1, "versions": [version]}
@@ -91,7 +92,7 @@ class SavedAssistants:
         versions = item.value["versions"]
         if fields.get("graph_id") not in (None, before["graph_id"]):
             before = {**before, "context": {}, "config": {}}  # another preset has other options
-        version = self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
+        version = await self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
         value = {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
         return await self._change(caller, item, value)
 
@@ -122,7 +123,7 @@ class SavedAssistants:
         saved = await self.get(caller, assistant_id)
         return (saved["graph_id"], *_parted({**_own(saved), **(context or {})}))
 
-    def _version(self, fields: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
+    async def _version(self, fields: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a version: what is given, and for the rest what was before."""
         names = ("graph_id", "config", "context", "metadata", "name", "description")
         merged = {name: fields[name] if fields.get(name) is not None else before.get(name) for name in names}
@@ -130,7 +131,7 @@ class SavedAssistants:
         model, options = _parted(_own(merged))
         self._presets.spec(model)
         if options:
-            checked_options(preset, self._settings, options)
+            await off_loop(checked_options, preset, self._settings, options)
         return {**merged, "version": number, "created_at": now()}
 
     async def _item(self, caller: Caller, assistant_id: str) -> Item:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...faces.problems import BadInputError
 from ...faces.run_config import RunConfig
 from ...faces.sessions import any_reader
+from ...nodes.runtime.killable import off_loop
 from ...state.storage.index import BadRunError
 from ...state.threads.kind import changes, kind_of
 from ...state.threads.snapshots import astate_of
@@ -151,7 +152,7 @@ class ThreadGraphs:
             if recorded.recipe is not None and not recorded.refused:
                 return await self._graph(recorded.recipe)
             if recorded.recipe is not None and not recorded.closed:
-                return await asyncio.to_thread(self._silent, recorded.recipe)
+                return await off_loop(self._silent, recorded.recipe)
         except BadRunError:
             if record.assistant in self._assistants.known:
                 return (await self.assistant(str(record.assistant)))[0]
@@ -187,7 +188,7 @@ class ThreadGraphs:
     async def _graph(self, source: Source, what: str = "the thread's recipe") -> Any:
         """Return a graph, built in a worker thread where it is not built yet."""
         try:
-            return self._assistants.built(source) or await asyncio.to_thread(self._assistants.graph_of, source)
+            return self._assistants.built(source) or await off_loop(self._assistants.graph_of, source)
         except (NotThereError, BadRequestError):
             raise
         except Exception as error:
