@@ -18,7 +18,7 @@ COPY sandbox sandbox
 COPY server server
 COPY travel travel
 RUN /opt/redraft/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
-       ".[a2a,mcp,otel,postgres,sandbox,serve,travel,writing]"
+       ".[a2a,encryption,mcp,otel,postgres,sandbox,serve,travel,writing]"
 
 FROM python:3.13-slim
 RUN apt-get update \

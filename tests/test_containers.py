@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
@@ -43,9 +44,14 @@ def test_every_path_that_is_copied_exists() -> None:
 
 
 def test_every_extra_exists() -> None:
-    """The image is installed with extras that there are, `serve` and `postgres` among them."""
+    """The image is installed with extras that there are, with what `REDRAFT_ENCRYPTION_KEY` needs among them, and their
+    packages are in the file of hashes."""
     extras = set(",".join(re.findall(r'"\.\[([\w,]+)\]"', " ".join(steps("RUN")))).split(","))
-    assert {"serve", "postgres"} <= extras <= PYPROJECT["project"]["optional-dependencies"].keys()
+    offered = PYPROJECT["project"]["optional-dependencies"]
+    assert {"serve", "postgres", "encryption"} <= extras <= offered.keys()
+    hashed = (ROOT / "requirements/serve.txt").read_text(encoding="utf-8").lower().replace("_", "-")
+    for needed in (Requirement(one) for extra in extras for one in offered[extra]):
+        assert f"\n{needed.name.lower()}==" in hashed, needed
 
 
 def test_the_image_is_safe_to_start() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +26,7 @@ def script(name: str) -> Any:
     return module
 
 
-LICENCES, RENEW = script("licences"), script("renew")
+LICENCES, RENEW, AUDIT = script("licences"), script("renew"), script("audit")
 
 
 def wanted(options: list[str]) -> list[str]:
@@ -77,3 +79,53 @@ def test_every_licence_is_one_that_is_allowed() -> None:
     assert {name: spdx for name, spdx in found.items() if not LICENCES.is_spdx(spdx)}.items() <= exceptions.items()
     listed = LICENCES.PAGE.read_text(encoding="utf-8")
     assert [name for name, spdx in found.items() if f"| {name} | {spdx} |" not in listed] == []
+
+
+FAKE_AUDIT = """
+import sys
+if "--format=json" in sys.argv:
+    print({probe!r})
+sys.exit({code})
+"""
+KNOWN, SKIPPED = '{"name": "certifi", "vulns": []}', '{"name": "certifi", "skip_reason": "could not be reached"}'
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "required", "returned", "said"),
+    [
+        (f'{{"dependencies": [{KNOWN}]}}', 0, "", 0, "Audited install, demo, dev, serve: no known vulnerabilities."),
+        (f'{{"dependencies": [{KNOWN}]}}', 1, "", 1, "Audited install, demo, dev, serve: see above."),
+        (f'{{"dependencies": [{SKIPPED}]}}', 0, "", 0, "NOT AUDITED: nothing was looked up"),
+        (f'{{"dependencies": [{SKIPPED}]}}', 0, "1", 1, "NOT AUDITED: nothing was looked up"),
+        ('{"dependencies": []}', 0, "1", 1, "NOT AUDITED: nothing was looked up"),
+        ("", 1, "", 0, "NOT AUDITED: nothing was looked up"),
+        ("", 1, "1", 1, "NOT AUDITED: nothing was looked up"),
+    ],
+)
+def test_an_audit_that_did_not_happen_is_called_that(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    probe: str,
+    code: int,
+    required: str,
+    returned: int,
+    said: str,
+) -> None:
+    """Where the database can't be reached the last line says so, and it is a failure where an audit is required."""
+    fake = tmp_path / "audit.py"
+    fake.write_text(FAKE_AUDIT.format(probe=probe, code=code))
+    monkeypatch.setattr(AUDIT, "AUDIT", [sys.executable, str(fake)])
+    monkeypatch.setenv("REDRAFT_REQUIRE_AUDIT", required)
+    assert AUDIT.main() == returned
+    assert capsys.readouterr().out.splitlines()[-1].startswith(said)
+
+
+def test_the_workflows_require_an_audit() -> None:
+    """Where everything is run before a change lands, and before a release, not to be audited is a failure."""
+    for name in ("ci", "release"):
+        text = (ROOT / f".github/workflows/{name}.yml").read_text(encoding="utf-8")
+        steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+        (run,) = [step for step in steps if step.get("run") == ".ci/run"]
+        assert run["env"] == {"REDRAFT_REQUIRE_AUDIT": "1"}
