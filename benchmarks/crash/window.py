@@ -63,7 +63,7 @@ def child(way: str, out: str, words: list[str]) -> None:
         return refused
 
     async def add(self: Any, thread_id: str, call: str, kept: KeptReply) -> None:
-        begun, row = time.monotonic(), self._row(thread_id, call, kept)
+        begun, row = time.monotonic(), self.rows(thread_id, {call: kept})
         named = {"thread_id": thread_id, "key": ("reply", call)}
         if way == "sync":
             self._writer.write(row, **named)
