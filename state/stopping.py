@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from .choices import arms_of, choose
+from .choices import choose
 from .limits import Limits
-from .summary import accepted_by, current_run, summary_of
+from .summary import current_run, summary_of
 from .usage import add_usage
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ __all__ = [
     "REFUSED_OUTSIDE",
     "STOP_REASONS",
     "StopReason",
-    "check_record",
     "could_not_be_judged",
     "decide",
     "is_checked",
@@ -88,27 +87,6 @@ def _reason_of(fresh: Sequence[Event], drafts: Sequence[Attempt]) -> StopReason 
     if any(draft.accepted for draft in drafts):
         return "accepted"
     return "human" if any(event.get("stop") for event in fresh) else None
-
-
-def check_record(events: Sequence[Event]) -> None:
-    """Raise unless a record of well-typed events can be summed up and decided on, as its readers do.
-
-    Raises:
-        ValueError: It begins with something else than a task.
-        Exception: Any other, since some fields of events hold plain data of any form.
-    """
-    if events and events[0]["kind"] != "task":
-        raise ValueError(f"a record begins with a task, and not with a {events[0]['kind']}")
-    summary = summary_of(events)
-    decide(events, summary.limits or Limits())
-    # `decide` ends at the first reason; a later run asks for the others too.
-    if arms_of(events):
-        choose(events)
-    _patience_lost(summary, 1)
-    _unjudged(summary)
-    accepted_by(summary.answer)
-    for draft in summary.attempts:
-        draft.feedback, draft.answers, draft.condensed, draft.decidable_later  # noqa: B018  (computed now)
 
 
 def could_not_be_judged(events: Sequence[Event]) -> bool:

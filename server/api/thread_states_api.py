@@ -11,7 +11,7 @@ from ...state import BadCheckpointError
 from ...state.threads.kind import EditedRecordError, kind_of
 from ...state.threads.snapshots import astate_of
 from ..engine.engine import Engine
-from ..engine.requests import checked_id, checked_input, checked_update, checked_values
+from ..engine.requests import checked_id, checked_input, checked_update, checked_values, given_to
 from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from ..settings import Settings
 from .guards import KnownCaller, KnownEngine
@@ -163,15 +163,15 @@ def _update(
         if point is not None:
             return point.values, point.as_node
     elif as_node == "__start__":
-        inputs = graph.builder.schemas[graph.builder.input_schema]
-        if others := sorted(values.keys() - inputs.keys()):
+        inputs = given_to(graph)
+        if others := sorted(values.keys() - set(inputs)):
             raise BadRequestError(f"an input holds {', '.join(inputs)}, not {others[0]!r:.80}")
         return checked_input(values, settings), as_node
     elif as_node in kind.entries and not (kind.begun(before) and before.values.get("limits")):
         raise BadRequestError("the run has not begun at this checkpoint: give a task as the input of a run")
     elif kind.forkable and {"feedback", "draft"} & values.keys():
         raise BadRequestError("feedback and a draft are written without as_node: they go where the draft is")
-    return checked_update(values, settings, graph, kind.read(before.values)), as_node
+    return checked_update(values, settings, graph), as_node
 
 
 def _plain(name: str, value: Any) -> bool:

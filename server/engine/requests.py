@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ...state.checked_channels import given_messages
 from ...state.checked_values import DATA_ERRORS, check_update
+from ...state.events import AGENT_RECORD, AGENT_VALUES
 from ...state.limits import MOST_TOKENS, merged_limits
-from ...state.stopping import check_record
+from ...state.schema import RefineInput, RefineState
 from ...state.threads.kind import kind_of
 from ...state.threads.snapshots import schemas_of
 from .runs import BadRequestError, Submission
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...graphs.preset import Conversation
-    from ...state import Event
     from ..settings import Settings
 
 __all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",
-           "checked_update", "conversation_input", "task_of"]  # fmt: skip
+           "checked_update", "conversation_input", "given_to", "task_of"]  # fmt: skip
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
@@ -70,7 +70,7 @@ def checked_request(
     Raises:
         BadRequestError: Something makes no sense or is not allowed.
     """
-    taken = graph.builder.schemas[graph.builder.input_schema]
+    taken = given_to(graph)
     values, place = submission.input, submission.checkpoint_id
     if isinstance(values, dict) and values.get("messages") and "messages" not in taken:
         _check_messages(values["messages"], settings.max_task_characters)
@@ -91,6 +91,17 @@ def checked_request(
         "interrupt_after": _nodes(submission.interrupt_after, graph.nodes),
         **({} if submission.webhook is None else {"webhook": submission.webhook}),
     }
+
+
+def given_to(graph: Any) -> list[str]:
+    """Return the fields of a graph's state that callers give: those of an input, without what the program alone says of
+    a run, such as its record, its head, why it stopped and who accepted, whatever graph has them as an input."""
+    fields = graph.builder.schemas[graph.builder.input_schema]
+    return [name for name in fields if not (kind_of(graph).keeps_record and name in SAID)]
+
+
+SAID = (get_type_hints(RefineState).keys() - get_type_hints(RefineInput)) | {AGENT_RECORD, AGENT_VALUES}
+"""The fields of a record."""
 
 
 def checked_input(values: object, settings: Settings, *, default_rounds: int = 3) -> dict[str, Any]:
@@ -143,28 +154,27 @@ def checked_values(values: object, settings: Settings) -> dict[str, Any]:
     return dict(values)
 
 
-def checked_update(update: object, settings: Settings, graph: Any, before: Sequence[Event]) -> dict[str, Any]:
-    """Return a state update that the thread can be read with afterwards, whoever reads it.
+def checked_update(update: object, settings: Settings, graph: Any) -> dict[str, Any]:
+    """Return a state update that says nothing which only the program may say, and that the thread can be read with
+    afterwards, whoever reads it.
 
     Args:
         update: What the caller gives.
         settings: Whose limits hold.
         graph: Whose typed state it is of.
-        before: The record where it is written.
 
     Raises:
-        BadRequestError: It holds values of other types, or events that make no record.
+        BadRequestError: It holds values of other types, or a field that is none of an input.
     """
-    values = checked_values(update, settings)
-    schemas = schemas_of(graph)
-    if not schemas:
-        return values
+    values, kind = checked_values(update, settings), kind_of(graph)
+    given = sorted({*given_to(graph), *(("feedback",) if kind.forkable else ())})
     try:
-        check_update(values, schemas, also=("feedback",) if kind_of(graph).forkable else ())
-        if values.get("events"):
-            check_record([*before, *values["events"]])
+        if schemas := schemas_of(graph):
+            check_update(values, schemas, also=given)
     except DATA_ERRORS as error:
         raise BadRequestError(f"this can't be written: {error}"[:500]) from None
+    if kind.keeps_record and (others := sorted(values.keys() - set(given))):
+        raise BadRequestError(f"a caller writes {', '.join(given)}; {others[0]!r:.80} is the program's to say")
     return values
 
 
@@ -188,10 +198,10 @@ def checked_command(command: object, settings: Settings, graph: Any) -> dict[str
             if not pairs:
                 raise BadRequestError("update must be an object")
             update = dict(update)
-        inputs = graph.builder.schemas[graph.builder.input_schema]
-        if isinstance(update, dict) and (others := sorted(update.keys() - inputs.keys())):
+        inputs = given_to(graph)
+        if isinstance(update, dict) and (others := sorted(update.keys() - set(inputs))):
             raise BadRequestError(f"a command updates {', '.join(inputs)}, not {others[0]!r:.80}")
-        parts["update"] = checked_update(update, settings, graph, [])
+        parts["update"] = checked_update(update, settings, graph)
     if goto := command.get("goto"):
         entries = kind_of(graph).entries
         named = goto if isinstance(goto, list) else [goto]

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from langchain.agents import create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import StateGraph
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import UnprocessableEntityError
+from redraft.graphs.middleware import RefineMiddleware
+from redraft.models import ScriptedModel
+from redraft.nodes import uses_words, verifier_critic
+from redraft.server.engine.requests import given_to
+from redraft.state.schema import RefineState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +69,56 @@ def test_a_state_is_written_only_if_it_can_be_read(stored: Any) -> None:
             client.threads.update_state(name, {"task": "x", "events": [EVENT]}, as_node="__start__")
         assert client.threads.get_history(name, limit=50) == before
         assert [thread["thread_id"] for thread in client.threads.search()] == [name]
-        client.threads.update_state(name, {"events": [EVENT]}, as_node="feedback")
-        assert client.threads.get_state(name)["values"]["events"][-1]["text"] == "no"
+
+
+SAID: dict[str, Any] = {
+    "head": "",
+    "answer": "Mine.",
+    "stop_reason": "accepted",
+    "rounds": 0,
+    "score": 1.0,
+    "accepted_by": "verifier",
+    "oracle": False,
+    "usage": USAGE,
+    "events": [{**EVENT, "kind": "verdict", "accepted": True}],
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_caller_says_nothing_that_only_the_program_may_say(server: Any, name: str) -> None:
+    """Neither by a state update as any node, nor in the input of a run or a command: it is refused by its name, the
+    thread stays as it was, and can be forked."""
+    with get_sync_client(url=server.url) as client:
+        thread = client.threads.create()["thread_id"]
+        client.runs.wait(thread, "refine", input=TASK)
+        before, said = client.threads.get_state(thread), {name: SAID[name]}
+        for node in (None, "prepare", "generate", "feedback", "check", "refine", "__start__"):
+            with pytest.raises(UnprocessableEntityError, match=name):
+                client.threads.update_state(thread, said if node != "__start__" else {**TASK, **said}, as_node=node)
+        with pytest.raises(httpx.HTTPStatusError, match=f"(?s)422.*{name}"):
+            client.runs.wait(thread, "refine", input={**TASK, **said})
+        with pytest.raises(httpx.HTTPStatusError, match=f"(?s)422.*{name}"):
+            client.runs.wait(thread, "refine", command={"goto": "check", "update": said})
+        assert client.threads.get_state(thread) == before
+        client.http.post(f"/threads/{thread}/fork", json={"at": 0})
+
+
+def test_a_graph_that_takes_its_whole_state_takes_no_record_from_a_caller() -> None:
+    """Of a graph over our typed state without an input of its own, callers give the task, a draft, limits and what the
+    graph adds; of an agent's, not the record that the middleware keeps."""
+
+    class Titled(RefineState, total=False):
+        title: str
+
+    graph = StateGraph(Titled)
+    graph.add_node("say", lambda state: {})
+    graph.add_edge("__start__", "say")
+    assert sorted(given_to(graph.compile())) == ["draft", "limits", "task", "title"]
+    model, saver = ScriptedModel(["x"]), InMemorySaver()
+    agent = create_agent(
+        model, middleware=[RefineMiddleware([verifier_critic(uses_words("lamp"))])], checkpointer=saver
+    )
+    assert given_to(agent) == ["messages"]
 
 
 @pytest.mark.parametrize(
