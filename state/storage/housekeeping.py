@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import reprlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
 from ..checked_values import bare, naming
 from ..dual import in_db_executor
-from ..events import broken_links
+from ..events import AGENT_RECORD, broken_links
 from ..langgraph_internals import DeltaSnapshot
 from .journal import KeptReply
 from .listed import is_older
-from .trust import OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
+from .seal import record_in
+from .trust import LARGEST_VALUE, OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +45,11 @@ __all__ = [
 
 FORMAT = 1
 """Of a thread's file. Readers refuse a later one."""
+
+LONGEST_LINE = 4 * LARGEST_VALUE
+"""Characters of one line of it: a checkpoint, and what a step wrote there."""
+LAST_INDEX = 2**31 - 1
+"""Of what a task wrote; PostgreSQL counts so far."""
 
 Place = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -80,6 +89,8 @@ class Housekeeping(ABC):
 
     seal: Seal | None = None
     """Seals checkpoints; `None` where none is sealed."""
+    data_error: type[Exception]
+    """Raised by the database for a value that it can't hold."""
 
     @abstractmethod
     def _stored(self, thread_id: str) -> StoredThread:
@@ -87,7 +98,11 @@ class Housekeeping(ABC):
 
     @abstractmethod
     def _keep(self, thread: StoredThread) -> None:
-        """Write the checkpoints and writes of a thread, and its row, in one transaction."""
+        """Write the checkpoints, writes and replies of a thread, and its row, in one transaction.
+
+        Raises:
+            BusyThreadError: Somebody runs the thread right now.
+        """
 
     @abstractmethod
     def _drop(self, thread_id: str, places: Sequence[Place]) -> None:
@@ -101,7 +116,8 @@ class Housekeeping(ABC):
         """Copy a thread, with its checkpoints, its record and its journal. One that is not there gives none.
 
         Raises:
-            ValueError: There is a thread of the new name already.
+            ValueError: There is a thread of the new name already; or checkpoints are sealed, and its record is not
+                whole.
         """
         found = self._whole(source_thread_id)
         if found.checkpoints:
@@ -170,6 +186,7 @@ class Housekeeping(ABC):
 
         Raises:
             LookupError: There is no such thread.
+            ValueError: Checkpoints are sealed, and its record is not whole.
         """
         found = self._whole(thread_id)
         if not found.checkpoints:
@@ -185,14 +202,18 @@ class Housekeeping(ABC):
 
         Raises:
             ValueError: A line can't be read, the record was changed since it was made, or there is a thread of that id.
+                Nothing of the file is kept.
         """
         found = read_thread_file(lines, getattr(self, "serde", None))
         _check_record(found)
-        return self._keep_new(found, thread_id or found.thread_id)
+        try:
+            return self._keep_new(found, thread_id or found.thread_id)
+        except self.data_error as error:
+            raise ValueError(f"the database can't hold a value of it: {error}") from None
 
     def _check_sealed(self, seal: Seal, config: Any, read: Mapping[str, Any]) -> None:
         """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
-        if {"events", "task"} & read.keys() and not is_older(config):
+        if {"events", "task", AGENT_RECORD} & read.keys() and not is_older(config):
             with naming(lambda: config["configurable"]):
                 seal.check_record(self._read_tuple(config), read, self._read_tuple)
 
@@ -226,18 +247,14 @@ class Housekeeping(ABC):
 
     def _whole(self, thread_id: str) -> StoredThread:
         """Return a thread with its journal."""
-        calls = self.journal.calls(thread_id)
-        kept = {call: reply for call in calls if (reply := self.journal.get(thread_id, call)) is not None}
-        return replace(self._stored(thread_id), replies=kept)
+        found = self._stored(thread_id)
+        if self.seal is not None:  # each checkpoint by itself is as it was sealed
+            _check_record(found)
+        return replace(found, replies=self.journal.every(thread_id))
 
     def _keep_new(self, found: StoredThread, thread_id: str) -> str:
         if next(iter(self.list({"configurable": {"thread_id": thread_id}}, limit=1)), None) is not None:
             raise ValueError(f"there is a thread {thread_id!r} already; give another id")
-        if self.seal is not None:  # each checkpoint by itself is as it was sealed; with its record it is sealed anew
-            _check_record(found)
-        # First the replies, which nobody finds without the checkpoints.
-        for call, kept in found.replies.items():
-            self.journal.add(thread_id, call, kept)
         self._keep(replace(found, thread_id=thread_id))
         return thread_id
 
@@ -283,34 +300,34 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
     """Return the thread that a file holds.
 
     Args:
-        lines: Its lines.
+        lines: Its lines; an open file is read no further than to the end of a line that is too long.
         serde: Says which types may be built; default: plain data, LangChain's messages and LangGraph's own.
 
     Raises:
-        ValueError: A line can't be read, or some are missing.
+        ValueError: A line can't be read, or some are missing; or it holds replies of a thread that it does not hold.
     """
     plain = PlainSerializer(None, allow=getattr(serde, "own_types", ()))
     head: dict[str, Any] | None = None
     checkpoints: list[CheckpointTuple] = []
     writes: dict[Place, list[StoredWrite]] = {}
     replies: dict[str, KeptReply] = {}
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
+    for number, text in _numbered(lines):
         try:
             line = json.loads(text)
             if head is None:
                 head = _head(line)
             elif "call" in line:
-                replies[str(line["call"])] = KeptReply(str(line["reply"]), float(line["seconds"]))
+                replies[_text(line["call"])] = KeptReply(_text(line["reply"]), _seconds(line["seconds"]))
             else:
                 checkpoint = _checkpoint(line, head["thread_id"], plain)
+                if _place(checkpoint) in writes:
+                    raise ValueError("its checkpoint was there before")  # noqa: TRY301
                 checkpoints.append(checkpoint)
                 writes[_place(checkpoint)] = [
-                    StoredWrite(str(task), str(path), int(index), str(channel), _unpacked(plain, [kind, data]))
-                    for task, path, index, channel, kind, data in line["writes"]
+                    StoredWrite(_text(task), _text(path), _index(at), _text(channel), _unpacked(plain, [kind, data]))
+                    for task, path, at, channel, kind, data in line["writes"]
                 ]
-        except (KeyError, TypeError, RecursionError, ValueError) as error:
+        except (KeyError, TypeError, RecursionError, ValueError, OverflowError) as error:
             raise ValueError(f"line {number} can't be read: {error}") from None
     if head is None:
         raise ValueError("the file is empty")
@@ -318,10 +335,24 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
         raise ValueError(
             f"it should hold {head['checkpoints']} checkpoints, and holds {len(checkpoints)}: was it cut off?"
         )
+    if not any(namespace == "" for namespace, _ in writes):
+        # Nobody could list, show or delete them, and the next run of that id would take them for its own.
+        raise ValueError("it holds no checkpoint of the thread itself, and replies alone are no thread")
     parents = {_place(one): _parent(one) for one in checkpoints}
     if own_ancestor(parents) is not None:
         raise ValueError(OWN_ANCESTOR)
     return StoredThread(head["thread_id"], checkpoints, writes, replies)
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers; raises ValueError for one that is too long."""
+    if readline := getattr(lines, "readline", None):
+        lines = iter(partial(readline, LONGEST_LINE + 1), "")
+    for number, text in enumerate(lines, 1):
+        if len(text) > LONGEST_LINE:
+            raise ValueError(f"line {number} can't be read: it has more than {LONGEST_LINE >> 20} Mi characters")
+        if text.strip():
+            yield number, text
 
 
 def _check_record(thread: StoredThread) -> None:
@@ -332,29 +363,27 @@ def _check_record(thread: StoredThread) -> None:
     """
     at = {_place(one): one for one in thread.checkpoints}
     newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), None)
-    head = newest and newest.checkpoint["channel_values"].get("head")
+    values = newest.checkpoint["channel_values"] if newest else {}
+    record, head = record_in(values)
     if newest is None or not isinstance(head, str):
         return
     # From the newest back to where the record stands as a whole, which is nowhere for most runs.
-    events: list[Any] = []
+    parts: list[Any] = []
     one = newest
-    while True:
-        held = one.checkpoint["channel_values"].get("events")
-        if held is not None:
-            events[:0] = getattr(held, "value", held)
-            break
+    while (held := one.checkpoint["channel_values"].get(record)) is None:
         parent = one.parent_config and at.get(("", one.parent_config["configurable"]["checkpoint_id"]))
         if not parent:
             break
         one = parent
-        written = [write.value for write in thread.writes.get(_place(one), ()) if write.channel == "events"]
-        events[:0] = [event for value in written for event in value]
+        parts += [write.value for write in thread.writes.get(_place(one), ()) if write.channel == record][::-1]
     try:
+        events = list(chain.from_iterable([bare(held or []), *reversed(parts)]))
         broken = broken_links(events, head)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its record can't be read: {reprlib.repr(str(error))}") from None
-    if broken:
-        raise ValueError(f"its record was changed since it was made: event {broken[0]} of {len(events)}")
+    if broken or bool(events) != bool(head):
+        where = f"event {broken[0]} of {len(events)}" if broken else "its events are gone"
+        raise ValueError(f"its record was changed since it was made: {where}")
 
 
 def _head(line: Any) -> dict[str, Any]:
@@ -362,22 +391,43 @@ def _head(line: Any) -> dict[str, Any]:
         raise ValueError("it is no thread's file, as `redraft export` writes it")
     if line["redraft_thread"] != FORMAT:
         raise ValueError(f"it has format {line['redraft_thread']!r}, and this version reads {FORMAT}; update redraft")
-    if not isinstance(line.get("thread_id"), str) or not isinstance(line.get("checkpoints"), int):
-        raise ValueError("it names no thread, or not how many checkpoints there are")  # noqa: TRY004  (as all bad data)
+    if not _text(line.get("thread_id")) or not isinstance(line.get("checkpoints"), int):
+        raise ValueError("it names no thread, or not how many checkpoints there are")
     return line
 
 
 def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) -> CheckpointTuple:
-    namespace, checkpoint_id, parent = str(line["checkpoint_ns"]), str(line["checkpoint_id"]), line["parent_id"]
+    namespace, checkpoint_id, parent = _text(line["checkpoint_ns"]), _text(line["checkpoint_id"]), line["parent_id"]
     known = {"thread_id": thread_id, "checkpoint_ns": namespace}
     found = CheckpointTuple(
         {"configurable": {**known, "checkpoint_id": checkpoint_id}},
         _unpacked(plain, line["checkpoint"]),
         dict(line["metadata"]),  # type: ignore[arg-type]  # `checked` looks at it
-        None if parent is None else {"configurable": {**known, "checkpoint_id": str(parent)}},
+        None if parent is None else {"configurable": {**known, "checkpoint_id": _text(parent)}},
     )
     with naming(lambda: found.config["configurable"]):
         return checked(found, None)
+
+
+def _text(value: Any) -> str:
+    """Return a text that every database can hold, in rows that are read back."""
+    if not isinstance(value, str) or "\0" in value or len(value.encode()) > LARGEST_VALUE:
+        raise ValueError(f"{reprlib.repr(value)} is no text of at most {LARGEST_VALUE >> 20} MiB without NUL")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"its seconds are {seconds}")
+    return seconds
+
+
+def _index(value: Any) -> int:
+    """Return the place of a value among those that a task wrote; LangGraph's own, such as errors, are below 0."""
+    if type(value) is not int or not -LAST_INDEX <= value <= LAST_INDEX:
+        raise ValueError(f"{reprlib.repr(value)} is no index of what a task wrote")
+    return value
 
 
 def _place(one: CheckpointTuple) -> Place:

@@ -104,9 +104,14 @@ class Journal:
             lease.ahead.result()
             return None
         rows = self._saver._query(SELECT, {"thread_id": thread_id, "call": call})
-        if not rows:
-            return None
-        reply, seconds = rows[0]
+        return self._read(thread_id, call, *rows[0]) if rows else None
+
+    def every(self, thread_id: str) -> dict[str, KeptReply]:
+        """Return all that is kept of a thread, by the calls; raises BadJournalError for what is none."""
+        rows = self._saver._query(SELECT_REPLIES, {"thread_id": thread_id})
+        return {str(call): self._read(thread_id, str(call), reply, seconds) for call, reply, seconds in rows}
+
+    def _read(self, thread_id: str, call: str, reply: Any, seconds: Any) -> KeptReply:
         try:
             if self._saver.vault is not None:
                 reply = self._saver.vault.reveal(reply)
@@ -125,21 +130,25 @@ class Journal:
 
     def add(self, thread_id: str, call: str, kept: KeptReply) -> None:
         """Keep a reply; it is committed when this returns. One that is kept already stays."""
-        self._saver.writer.write(self._row(thread_id, call, kept), thread_id=thread_id, key=("reply", call))
+        self._saver.writer.write(self.rows(thread_id, {call: kept}), thread_id=thread_id, key=("reply", call))
 
     async def aadd(self, thread_id: str, call: str, kept: KeptReply) -> None:
         """Async twin of `add`."""
-        row, here = self._row(thread_id, call, kept), asyncio.get_running_loop()
+        row, here = self.rows(thread_id, {call: kept}), asyncio.get_running_loop()
         await self._saver.writer.put(row, thread_id=thread_id, key=("reply", call), loop=here, urgent=True)
 
-    def _row(self, thread_id: str, call: str, kept: KeptReply) -> Rows:
-        if lease := self._saver.leases.latest.get(thread_id):
-            lease.calls.add(call)
-            if kept.said:
-                lease.said[kept.said] = call, kept
-                if len(lease.said) > MOST_WAITING:
-                    lease.said.pop(next(iter(lease.said)), None)
-        return Rows(self._saver.inserts["replies"], [(thread_id, call, self._hidden(kept.reply), kept.seconds)])
+    def rows(self, thread_id: str, replies: Mapping[str, KeptReply]) -> Rows:
+        """Return the rows that keep these replies, by their calls; the thread's run knows from now on that they are."""
+        rows: list[Sequence[Any]] = []
+        for call, kept in replies.items():
+            rows.append((thread_id, call, self._hidden(kept.reply), kept.seconds))
+            if lease := self._saver.leases.latest.get(thread_id):
+                lease.calls.add(call)
+                if kept.said:
+                    lease.said[kept.said] = call, kept
+                    if len(lease.said) > MOST_WAITING:
+                        lease.said.pop(next(iter(lease.said)), None)
+        return Rows(self._saver.inserts["replies"], rows)
 
     def _hidden(self, reply: str) -> str:
         return reply if self._saver.vault is None else self._saver.vault.hide(reply)
@@ -225,6 +234,7 @@ SET_UP_JOURNAL = """CREATE TABLE IF NOT EXISTS redraft_journal (
 """`{bytewise}` as in `index`. `RETURNING` below makes every statement one that has rows to fetch."""
 
 SELECT = "SELECT reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s AND call = %(call)s"
+SELECT_REPLIES = "SELECT call, reply, seconds FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
 SELECT_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s ORDER BY call"
 SELECT_FIRST_CALLS = "SELECT call FROM redraft_journal WHERE thread_id = %(thread_id)s LIMIT %(limit)s"
 MOST_CALLS = 1000

@@ -9,6 +9,7 @@ says whether a lease has expired.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEAT_S",
     "FORGET_LEASE",
+    "LAST_FENCE",
     "LEASE_S",
     "NOTHING_KEPT",
     "BusyThreadError",
@@ -74,7 +76,9 @@ class Runner:
     @property
     def described(self) -> str:
         """Return the process as a message names it."""
-        host, pid, _ = self.process.rsplit(":", 2)
+        if (parts := _PROCESS.fullmatch(str(self.process))) is None:
+            return f"what its lease calls {str(self.process)!r:.80}, which is no process; that holds until it expires"
+        host, pid, _ = parts.groups()
         return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"
 
 
@@ -178,6 +182,8 @@ class Leases:
 
 NOTHING_KEPT = """NOT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = %(thread_id)s)
         AND NOT EXISTS (SELECT 1 FROM redraft_journal WHERE thread_id = %(thread_id)s)"""
+LAST_FENCE = 2**62
+"""A token from here on was none of ours: it takes no part in the count."""
 FORGET_LEASE = "DELETE FROM redraft_leases WHERE thread_id = %(thread_id)s RETURNING thread_id"
 
 
@@ -219,7 +225,9 @@ class LeaseDialect:
 
 def alive(process: str) -> bool | None:
     """Return whether a process still runs; `None` where that can't be known: on another machine, or on Windows."""
-    host, number, rest = process.rsplit(":", 2)
+    if (parts := _PROCESS.fullmatch(str(process))) is None:  # whoever wrote it, redraft did not
+        return None
+    host, number, rest = parts.groups()
     start, _, machine = rest.partition("@")
     # Names of hosts are no names of machines: containers share one, or have one each.
     if machine != _machine() if machine else host != socket.gethostname():
@@ -236,6 +244,10 @@ def alive(process: str) -> bool | None:
     except PermissionError:
         return True
     return True
+
+
+_PROCESS = re.compile(r"(.*):([0-9]{1,9}):([^:]*)", re.DOTALL)
+"""A process as it is named in the table."""
 
 
 def this_process() -> str:

@@ -184,6 +184,7 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
     rows_of = staticmethod(postgres_rows)
     lease_dialect = LEASES
     lease_table_missing = psycopg.errors.UndefinedTable
+    data_error = psycopg.DataError
 
     def __init__(
         self, pool: ConnectionPool[Connection], serde: PlainSerializer, committers: Sequence[Committer]

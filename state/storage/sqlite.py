@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -36,7 +37,7 @@ from .group_writer import (
 from .index import COLUMNS, DELETE_RUNS, SET_UP_RUNS, UPSERT_RUN_ON_CONFLICT, with_paths
 from .journal import COLUMNS as REPLY_COLUMNS
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL, SHORTEN_ON_CONFLICT
-from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
+from .leases import FORGET_LEASE, LAST_FENCE, NOTHING_KEPT, LeaseDialect
 from .thread_rows import BUSY_TIMEOUT_S, LENGTHS, connect_to_read, named, query_on, sqlite_rows, tables_of
 from .trust import PlainSerializer, checked
 
@@ -86,7 +87,8 @@ INSERTS = {
 }
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 LEASES = LeaseDialect(
-    # AUTOINCREMENT: the token of a thread that was deleted is never given again.
+    # AUTOINCREMENT: the token of a thread that was deleted is never given again. It is counted here all the same, since
+    # SQLite says that the disk is full, to every thread, once a row has the largest number.
     set_up="""CREATE TABLE IF NOT EXISTS redraft_leases (
         fence INTEGER PRIMARY KEY AUTOINCREMENT,
         thread_id TEXT NOT NULL UNIQUE,
@@ -95,8 +97,10 @@ LEASES = LeaseDialect(
         expires_at DOUBLE PRECISION NOT NULL,
         asked INTEGER NOT NULL
     )""",
-    take=f"""REPLACE INTO redraft_leases (thread_id, token, process, expires_at, asked)
-        SELECT %(thread_id)s, %(token)s, %(process)s, ({NOW} + %(seconds)s) * %(held)s, 0 WHERE NOT EXISTS (
+    take=f"""REPLACE INTO redraft_leases (fence, thread_id, token, process, expires_at, asked)
+        SELECT 1 + MAX((SELECT COALESCE(MAX(fence), 0) FROM redraft_leases WHERE fence < {LAST_FENCE}),
+            (SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = 'redraft_leases' AND seq < {LAST_FENCE})),
+            %(thread_id)s, %(token)s, %(process)s, ({NOW} + %(seconds)s) * %(held)s, 0 WHERE NOT EXISTS (
             SELECT 1 FROM redraft_leases WHERE thread_id = %(thread_id)s AND fence <> %(follows)s
             AND expires_at > {NOW} AND expires_at <= {NOW} + %(longest)s
         ) RETURNING fence, {NOTHING_KEPT}""",  # noqa: S608  (text of our own)
@@ -191,6 +195,7 @@ class IndexedSqliteSaver(DatabaseSaver):
     rows_of = staticmethod(sqlite_rows)
     lease_dialect = LEASES
     lease_table_missing = sqlite3.OperationalError
+    data_error = sqlite3.DataError
 
     def __init__(self, readers: Readers, **how: Any) -> None:
         super().__init__(**how)
@@ -281,6 +286,8 @@ class Readers:
         self._lent = threading.Semaphore(limit)
         self._lock = threading.Lock()
         self._closed = False
+        # Also where nobody closes them: a connection that the interpreter throws away is warned of.
+        self._close_free = weakref.finalize(self, _close_all, self._free)
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[sqlite3.Connection]:
@@ -314,8 +321,12 @@ class Readers:
         """Close the connections; one that is lent is closed when it comes back."""
         with self._lock:
             self._closed = True
-            while self._free:
-                self._free.pop().close()
+            self._close_free()
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 class StockReader(SqliteSaver):
@@ -430,14 +441,13 @@ class InPlaceWriter(GroupWriter):
 
     def __init__(self, committer: SqliteCommitter, lock: threading.RLock) -> None:
         self.ahead = {}
-        self._committer: SqliteCommitter | None = committer
+        self._committer = committer
         self._alone = lock
+        self._close = weakref.finalize(self, committer.close)
 
     def close(self) -> None:
         with self._alone:
-            if self._committer is not None:
-                self._committer.close()
-            self._committer = None
+            self._close()
 
     def put(
         self,
@@ -451,7 +461,7 @@ class InPlaceWriter(GroupWriter):
     ) -> Any:
         waiter: Any = Future() if loop is None else loop.create_future()
         with self._alone:
-            if self._committer is None:
+            if not self._close.alive:
                 raise RuntimeError("the database was closed")
             settle(committed(self._committer, [Put(steps, thread_id, key, waiter, loop, fence, ahead)]))
         return waiter

@@ -340,10 +340,11 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     )
     try:
         conn.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.DatabaseError as error:
         conn.close()
         log = path.with_name(f"{path.name}-wal")
-        if log.exists() and log.stat().st_size:  # it holds what the file does not
+        # It is no database; or the log holds what the file does not.
+        if not isinstance(error, sqlite3.OperationalError) or (log.exists() and log.stat().st_size):
             raise
         # A log can't be made in a folder that nobody may write to, and nobody changes the file either.
         conn = sqlite3.connect(

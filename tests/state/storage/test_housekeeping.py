@@ -14,6 +14,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
+from redraft.state.storage import housekeeping, lease_keeper
+from redraft.state.storage.group_writer import SqliteCommitter
+from redraft.state.storage.leases import BusyThreadError, Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,6 +143,122 @@ def test_a_file_that_is_not_as_it_was_written_is_refused(how: str, says: str, da
         with pytest.raises(ValueError, match=says):
             saver.import_thread(lines, "other")
         assert [row.thread_id for row in saver.runs.list()] == ["lamp"]
+
+
+REPLY = {"call": "0" * 40 + ".1", "reply": "[]", "seconds": 0.1}
+
+
+def hostile(lines: list[str], change: Any) -> list[str]:
+    """Return the lines with one that is wrong: the last a reply, or the second, a checkpoint, changed."""
+    if "call" in change:
+        return [*lines, json.dumps(change)]
+    at, value = change
+    line = json.loads(lines[1])
+    if at == "again":
+        return [lines[0].replace('"checkpoints":', '"checkpoints":1'), *lines[1:2], *lines[1:]]
+    line["writes"][0][at] = value
+    return [lines[0], json.dumps(line), *lines[2:]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {**REPLY, "seconds": float("nan")},
+        {**REPLY, "seconds": -1},
+        {**REPLY, "seconds": 10**400},
+        {**REPLY, "seconds": "long"},
+        {**REPLY, "reply": "\ud800"},
+        {**REPLY, "reply": ["a"]},
+        {**REPLY, "call": "\0"},
+        (2, 10**30),
+        (2, 2**31),
+        (2, True),
+        (3, "\ud800"),
+        (1, "\0"),
+        ("again", None),
+    ],
+    ids=repr,
+)
+@pytest.mark.one_of_each("kind")
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+def test_a_line_that_no_database_could_hold_is_named_and_nothing_is_imported(
+    kind: str, change: Any, database: Callable[..., Any]
+) -> None:
+    """One clear refusal, and no checkpoint, no row of the list and no reply of the file is there afterwards."""
+    with database("memory") as first:
+        ran(first)
+        lines = first.export_thread("lamp")
+    with database(kind) as saver:
+        with pytest.raises(ValueError, match=r"line \d+ can't be read: "):
+            saver.import_thread(hostile(lines, change))
+        assert (saver.runs.list(), saver.journal.calls("lamp"), [*saver.list(LAMP)]) == ([], [], [])
+
+
+def test_replies_without_a_checkpoint_are_no_thread(saver: Any) -> None:
+    """A file of replies alone, or with a checkpoint of a subgraph only, is refused: nobody could list, show or delete
+    it, and it would answer the next run of that id."""
+    ran(saver)
+    lines = saver.export_thread("lamp")
+    saver.delete_thread("lamp")
+    head, *checkpoints = (json.loads(line) for line in lines)
+    replies = [line for line in checkpoints if "call" in line]
+    assert replies
+    within = {**checkpoints[0], "checkpoint_ns": "sub:1", "parent_id": None}
+    for kept in ([], [within]):
+        forged = [{**line, "reply": line["reply"].replace("a lamp", "POISONED")} for line in replies]
+        with pytest.raises(ValueError, match="it holds no checkpoint of the thread itself"):
+            saver.import_thread(map(json.dumps, [{**head, "checkpoints": len(kept)}, *kept, *forged]))
+    graph = loop(saver, "the lamp", "a bright lamp")
+    assert graph.invoke({"task": "Write about a lamp."}, LAMP)["answer"] == "a bright lamp"
+
+
+def test_a_line_without_end_is_refused_before_it_is_read(
+    database: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file no more is read than the longest line may have; the refusal names the line."""
+    monkeypatch.setattr(housekeeping, "LONGEST_LINE", 100_000)
+    with database("file") as saver:
+        ran(saver)
+        path = tmp_path / "long.jsonl"
+        path.write_text("\n".join([*saver.export_thread("lamp"), "x" * 500_000, ""]))
+        with path.open() as file:
+            with pytest.raises(ValueError, match=r"line \d+ can't be read: it has more than"):
+                saver.import_thread(file, "other")
+            assert file.tell() < 300_000
+        assert saver.journal.calls("other") == []
+
+
+def test_many_replies_are_one_transaction(database: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread with thousands of replies is imported, copied and exported with as few transactions and statements as
+    one with two."""
+    with database("file") as saver:
+        ran(saver)
+        lines = saver.export_thread("lamp")
+        lines += [json.dumps({**REPLY, "call": f"{number:040}.1"}) for number in range(3000)]
+        commits: list[int] = []
+        commit = SqliteCommitter.commit
+        monkeypatch.setattr(SqliteCommitter, "commit", lambda self, puts: commits.append(1) or commit(self, puts))
+        saver.import_thread(lines, "many")
+        asked: list[str] = []
+        query = saver._query
+        monkeypatch.setattr(saver, "_query", lambda *of: asked.append(of[0]) or query(*of))
+        assert len(saver.export_thread("many")) == len(lines)
+        assert len([statement for statement in asked if "redraft_journal" in statement]) == 1
+        assert len(commits) < 5
+
+
+def test_a_thread_that_is_run_is_not_imported_over(
+    database: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever imports under the id of a run that has kept nothing yet is told that it is being run."""
+    monkeypatch.setattr(lease_keeper, "PATIENCE_S", 0.0)
+    with database("file") as saver:
+        ran(saver)
+        lines = saver.export_thread("lamp")
+        saver.leases.leases.take("other", Runner("token", "elsewhere:1:2"))
+        with pytest.raises(BusyThreadError, match="'other' is being run right now, by process 1 on elsewhere"):
+            saver.import_thread(lines, "other")
+        assert saver.journal.calls("other") == []
 
 
 def test_a_copy_is_the_thread_under_another_name(saver: Any) -> None:

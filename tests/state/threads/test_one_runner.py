@@ -22,6 +22,7 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
 from redraft.state import BusyThreadError, Thread, open_checkpointer
+from redraft.state.storage import lease_keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,3 +283,31 @@ def test_a_container_with_a_name_of_its_own_is_kept_off(postgres_url: str, monke
             graph_of(saver, "ours").invoke({"task": "Write."}, LAMP)
         out, _ = theirs.communicate("\n", timeout=60)
         assert out == "theirs accepted\n"
+
+
+def test_a_lease_that_nobody_can_have_taken_stops_its_own_thread_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row with the largest token there is ends no other thread's runs, and one whose process is no process is named
+    as that, until it has expired; then the thread is run like any other."""
+    monkeypatch.setattr(lease_keeper, "PATIENCE_S", 0.0)
+    path = tmp_path / "a.sqlite"
+    with open_checkpointer(path) as saver:
+
+        def run(name: str) -> Any:
+            graph = build_refine_graph(ScriptedModel(["a lamp", "no issues"]), checkpointer=saver)
+            return graph.invoke({"task": "Write."}, {"configurable": {"thread_id": name}})["answer"]
+
+        assert run("first") == "a lamp"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            row = "INSERT INTO redraft_leases VALUES (?, ?, 't', ?, (julianday('now') - 2440587.5) * 86400.0 + ?, 0)"
+            connection.execute(row, (2**63 - 1, "largest", "elsewhere:1:2", -1))
+            connection.execute(row, (77, "malformed", "garbage", 30))
+        assert [run("second"), run("largest"), run("third")] == ["a lamp"] * 3
+        with pytest.raises(BusyThreadError, match=r"'malformed' .* calls 'garbage', which is no process"):
+            run("malformed")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            tokens = [fence for (fence,) in connection.execute("SELECT fence FROM redraft_leases")]
+            connection.execute("UPDATE redraft_leases SET expires_at = 0 WHERE thread_id = 'malformed'")
+        assert len(set(tokens)) == 5
+        assert run("malformed") == "a lamp"
