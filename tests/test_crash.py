@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.evals.datasets.dataset import Dataset, Problem
@@ -25,7 +25,11 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.storage.group_writer import Statement
-from redraft.state.storage.journal import UnreadJournalError
+from redraft.state.storage.journal import KeptReply, UnreadJournalError
+from redraft.state.storage.leases import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CRASH = Path(__file__).parents[1] / "benchmarks" / "crash"
 LAMP: Any = {"configurable": {"thread_id": "lamp"}}
@@ -107,6 +111,61 @@ def test_workers_that_are_killed_lose_and_double_no_run(forking: Any, tmp_path: 
     assert sum(found.statuses.values()) == found.runs == 12
     assert (found.streams_off, found.found.events_off, found.found.interleaved) == ([], [], [])
     assert found.kept_and_paid_again == 0
+
+
+@pytest.fixture
+def histories() -> Iterator[Any]:
+    """The modules of `benchmarks/crash` that random histories are made with."""
+    sys.path.insert(0, str(CRASH))
+    try:
+        yield loaded(CRASH / "histories.py"), loaded(CRASH / "databases.py"), loaded(CRASH / "model_server.py")
+    finally:
+        sys.path.remove(str(CRASH))
+
+
+@pytest.mark.one_of_each
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_random_history_is_one_history(
+    database: str, histories: Any, forking: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Shells and an agent that are killed and stopped, on machines with clocks of their own, leave each thread as one
+    history that its replay agrees with; nothing that was kept is paid again, and nothing is held by nobody."""
+    of, databases, server = histories
+    if database == "sqlite":
+        place = databases.Sqlite(tmp_path / "runs.sqlite")
+    else:
+        place = databases.Postgres(str(request.getfixturevalue("postgres_url")), SimpleNamespace(restart=None))
+    (tmp_path / "logs").mkdir()
+    plan = of.Plan(loops=2, agents=1, threads=2, faults=6, lease_s=2.0)
+    with server.ModelServer(delay_s=0.2) as model:
+        told = of.history(model, place, tmp_path / "logs", seed=7, plan=plan, start=forking.start)
+    assert (told.wrong, told.threads, len(told.faults)) == ([], 4, 6)
+    assert told.calls >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", json.loads((CRASH / "seeds.json").read_text()), ids=lambda known: known["found"])
+def test_a_seed_that_found_something_finds_it_no_more(known: Any, histories: Any) -> None:
+    """What went wrong under a plan once does so no more, with servers, shells and agents as `make crash` has them."""
+    told = histories[0].one_more(known["database"], known["seed"])
+    assert told.wrong == []
+
+
+def test_a_history_says_what_is_wrong_with_it(histories: Any, tmp_path: Path) -> None:
+    """A thread that is lost, one that has not ended, a reply that is nobody's, a lease that nobody has and a call whose
+    reply was kept: each is named."""
+    of, databases, _ = histories
+    path, told = tmp_path / "runs.sqlite", of.History(1)
+    with open_checkpointer(path) as saver:
+        graph = build_refine_graph(ScriptedModel(["a lamp"] * 3), critics=[reject], checkpointer=saver)
+        graph.invoke({"task": "Write."}, LAMP, interrupt_before=["feedback"])
+        saver.journal.add("nobody", "call", KeptReply("[]", 0.1))
+        saver.leases.leases.take("held", Runner("token", "elsewhere:1:2"))
+    wrong = [*of.found_wrong(databases.Sqlite(path), {"loop": ["lamp", "gone"]})]
+    of.count_calls(told, SimpleNamespace(asked=[("a" * 40, 1.0), ("a" * 40, 9.0)]), [(5.0, {"a" * 16})], [])
+    expected = ("lamp is not at its end", "gone is lost", "redraft_journal holds", "leases are held", "the call aaaa")
+    assert all(any(one.startswith(what) for one in [*wrong, *told.wrong]) for what in expected), wrong
+    assert len(wrong) == 4
 
 
 @pytest.mark.parametrize(

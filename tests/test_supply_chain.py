@@ -103,14 +103,15 @@ KNOWN, SKIPPED = '{"name": "certifi", "vulns": []}', '{"name": "certifi", "skip_
     ],
 )
 def test_an_audit_that_did_not_happen_is_called_that(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
     probe: str,
     code: int,
     required: str,
     returned: int,
     said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Where the database can't be reached the last line says so, and it is a failure where an audit is required."""
     fake = tmp_path / "audit.py"

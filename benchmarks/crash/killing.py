@@ -5,7 +5,8 @@ hundred problems undisturbed. Then others do the same: their whole process group
 moments (seeded) until all is done, on SQLite and on PostgreSQL; the PostgreSQL server is restarted as after a crash
 under them; the disk below the SQLite file is full, and grows. Two processes resume one thread at once, and one that is
 stopped in mid-run is followed by another on a machine with another name and clock. Last, two servers and a bulk run
-share one PostgreSQL database, each on a machine of its own (see `together.py`).
+share one PostgreSQL database, each on a machine of its own (see `together.py`), and random histories follow for some
+minutes (see `histories.py`).
 
 A call may be paid again only if it was in flight when a process ended: its request was sent, and its reply was not
 committed. That is looked up, request by request, in what the database holds after each end; so there is no allowance.
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databases import Sqlite, opened_postgres
+from histories import history_rows
 from lives import Life, Outcome, live, paid_again
 from together import together_rows
 
@@ -297,6 +299,8 @@ def measure(given: argparse.Namespace, folder: Path) -> Iterator[Any]:
                         yield rows.left_out("two servers and a bulk run", str(missing))
             except LookupError as missing:
                 yield rows.left_out("PostgreSQL", str(missing))
+    if given.minutes:
+        yield from history_rows(rows, seconds=60 * given.minutes, first=given.seed, kinds=given.databases)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -309,7 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--between", type=int, nargs=2, default=(20, 200), help="answers between two kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
+    parser.add_argument("--minutes", type=float, help="of random histories; default: 5; --quick: 1")
     given = parser.parse_args(arguments)
+    given.minutes = (1 if given.quick else 5) if given.minutes is None else given.minutes
     given.problems = given.problems or (40 if given.quick else 200)
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
     print(f"{given.problems} runs, {given.concurrency} at once, seed {given.seed}\n", file=sys.stderr)

@@ -148,21 +148,29 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
+FINISHED = ("stop", "tool_calls")
+
+
 def completion(request: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the answer to a request, a function of it: a draft, or a verdict that accepts one draft in three."""
+    """Return the answer to a request, a function of it: a draft, a verdict that accepts one draft in three, or where
+    there are tools, and none was called yet, a call of the first."""
     last = str(request["messages"][-1]["content"])
-    if "response_format" in request or last.startswith("You check"):
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    if request.get("tools") and all(one["role"] != "tool" for one in request["messages"]):
+        asked = {"name": request["tools"][0]["function"]["name"], "arguments": json.dumps({"word": key[:8]})}
+        message["tool_calls"] = [{"id": f"call-{key[:12]}", "type": "function", "function": asked}]
+    elif "response_format" in request or last.startswith("You check"):
         good = int(key[4:8], 16) % 3 == 0
-        text = json.dumps(
+        message["content"] = json.dumps(
             {"feedback": "" if good else f"Mend {key[:6]}.", "score": 1.0 if good else 0.3, "accepted": good}
         )
     else:
-        text = f"Thinking of {key[:12]}.\nThe answer is {key[12:24]}"
+        message["content"] = f"Thinking of {key[:12]}.\nThe answer is {key[12:24]}"
     return {
         "id": key[:16],
         "object": "chat.completion",
         "created": 1,
         "model": request["model"],
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": FINISHED["tool_calls" in message]}],
         "usage": {"prompt_tokens": len(last.split()), "completion_tokens": 9, "total_tokens": len(last.split()) + 9},
     }

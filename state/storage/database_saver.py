@@ -100,6 +100,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.runs = RunIndex(self._query, self.vault, db_executor=self.db_executor)
         self.leases = LeaseKeeper(Leases(self))
         self.journal = Journal(self)
+        self._beside: DatabaseSaver | None = None
 
     @cached_property
     def foreign(self) -> ForeignRuns:
@@ -111,8 +112,10 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
         Args:
             tables: Those that it has.
-            beside: An empty one in memory, whose tables are used in place of those that it has not.
+            beside: An empty one in memory, whose tables are used in place of those that it has not; it is closed with
+                this one.
         """
+        self._beside = beside
         self.lengths = {table: length for table, length in self.lengths.items() if table in tables}
         if "redraft_journal" not in tables:
             self.journal = beside.journal
@@ -138,6 +141,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             self.db_executor.shutdown()
         self.leases.close()
         self.writer.close()
+        if self._beside is not None:
+            self._beside.close()
 
     @abstractmethod
     def _query(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

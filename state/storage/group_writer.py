@@ -261,7 +261,7 @@ class GroupWriter:
         ]
         for writer in writers:
             writer.start()
-        self._close = weakref.finalize(self, _stop, self._queues, writers)
+        self._close: weakref.finalize[..., Any] = weakref.finalize(self, _stop, self._queues, writers)
 
     def close(self) -> None:
         """Commit what was put, and close the committers."""

@@ -17,10 +17,11 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from ..checked_values import bare, naming
 from ..dual import in_db_executor
-from ..events import AGENT_RECORD, AGENT_VALUES, broken_links
+from ..events import AGENT_RECORD, broken_links
 from ..langgraph_internals import DeltaSnapshot
 from .journal import KeptReply
 from .listed import is_older
+from .seal import record_in
 from .trust import LARGEST_VALUE, OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class Housekeeping(ABC):
 
     def _check_sealed(self, seal: Seal, config: Any, read: Mapping[str, Any]) -> None:
         """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
-        if {"events", "task"} & read.keys() and not is_older(config):
+        if {"events", "task", AGENT_RECORD} & read.keys() and not is_older(config):
             with naming(lambda: config["configurable"]):
                 seal.check_record(self._read_tuple(config), read, self._read_tuple)
 
@@ -312,7 +313,7 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
     replies: dict[str, KeptReply] = {}
     for number, text in _numbered(lines):
         try:
-            line = json.loads(text, parse_constant=_no_number)
+            line = json.loads(text)
             if head is None:
                 head = _head(line)
             elif "call" in line:
@@ -363,8 +364,7 @@ def _check_record(thread: StoredThread) -> None:
     at = {_place(one): one for one in thread.checkpoints}
     newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), None)
     values = newest.checkpoint["channel_values"] if newest else {}
-    agent = values.get(AGENT_VALUES)
-    record, head = (AGENT_RECORD, agent.get("head")) if isinstance(agent, dict) else ("events", values.get("head"))
+    record, head = record_in(values)
     if newest is None or not isinstance(head, str):
         return
     # From the newest back to where the record stands as a whole, which is nowhere for most runs.
@@ -428,10 +428,6 @@ def _index(value: Any) -> int:
     if type(value) is not int or not -LAST_INDEX <= value <= LAST_INDEX:
         raise ValueError(f"{reprlib.repr(value)} is no index of what a task wrote")
     return value
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _place(one: CheckpointTuple) -> Place:

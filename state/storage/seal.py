@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..checked_values import bare
-from ..events import broken_links
+from ..events import AGENT_RECORD, AGENT_VALUES, broken_links
 from ..first_nodes import UNREAD
 from ..langgraph_internals import DeltaSnapshot
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
-__all__ = ["SEAL", "Seal"]
+__all__ = ["SEAL", "Seal", "record_in"]
 
 SEAL = "redraft_seal"
 """Where a seal stands in the metadata of its checkpoint."""
@@ -79,8 +79,9 @@ class Seal:
         made = self._made(place, checkpoint, whole) + whole
         if not isinstance(found, str) or not hmac.compare_digest(made.encode(), found.encode()):
             raise ValueError("its seal does not fit: it was changed since, or sealed with another key")
-        if "events" in checkpoint["channel_values"]:
-            _check_events(bare(checkpoint["channel_values"]["events"]), checkpoint["channel_values"].get("head"))
+        record, head = record_in(checkpoint["channel_values"])
+        if record in checkpoint["channel_values"]:
+            _check_events(bare(checkpoint["channel_values"][record]), head)
         return () if whole else _kept_texts(checkpoint)
 
     def check_record(
@@ -103,10 +104,11 @@ class Seal:
             return
         values = found.checkpoint["channel_values"]
         # Where it holds the record itself, that was looked at with its seal.
-        events = bare(values.get("events") or [])
-        if "events" in histories and "events" not in values:
-            events = _replayed(histories["events"], [])
-            _check_events(events, values.get("head"))
+        record, head = record_in(values)
+        events = bare(values.get(record) or [])
+        if record in histories and record not in values:
+            events = _replayed(histories[record], [])
+            _check_events(events, head)
         if "task" not in histories or "task" in values or "head" not in values:
             return
         task = next((event["text"] for event in reversed(events) if event["kind"] == "task"), None)
@@ -144,6 +146,12 @@ class Seal:
             [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
         )
         return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(told).encode(), hashlib.sha256).hexdigest()
+
+
+def record_in(values: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the channel of the record in a checkpoint's values, an agent's or the loop's, and its head."""
+    agent = values.get(AGENT_VALUES)
+    return (AGENT_RECORD, agent.get("head")) if isinstance(agent, dict) else ("events", values.get("head"))
 
 
 def _kept_texts(checkpoint: Mapping[str, Any]) -> list[str]:

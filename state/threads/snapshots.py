@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from ..checked_channels import Writes
 from ..checked_values import check_found, naming
 from ..dual import adrive, do, do_all, drive
-from ..events import Record
+from ..events import AGENT_RECORD, Record
 from .kind import kind_of
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class ReadOnce(BaseCheckpointSaver[Any]):
         # Its history, which is not asked here, would look whether the record is the one that was sealed.
         self._sealed = getattr(graph.checkpointer, "seal", None) is not None
         self._channels: Mapping[str, Any] = graph.channels
+        self._record = AGENT_RECORD if AGENT_RECORD in graph.channels else "events"
         self._newest = newest
         self._checkpoints: dict[str, CheckpointTuple] = {}
         self._values: dict[tuple[str, str], Any] = {}
@@ -149,13 +150,13 @@ class ReadOnce(BaseCheckpointSaver[Any]):
     def list(self, config: RunnableConfig | None, **which: Any) -> Iterator[CheckpointTuple]:
         checkpoints = list(self._saver.list(config, **which))
         if checkpoints and self._sealed:
-            self._saver.get_delta_channel_history(config=checkpoints[0].config, channels=["events"])
+            self._saver.get_delta_channel_history(config=checkpoints[0].config, channels=[self._record])
         yield from self._checked(checkpoints)
 
     async def alist(self, config: RunnableConfig | None, **which: Any) -> AsyncIterator[CheckpointTuple]:
         checkpoints = [checkpoint async for checkpoint in self._saver.alist(config, **which)]
         if checkpoints and self._sealed:
-            await self._saver.aget_delta_channel_history(config=checkpoints[0].config, channels=["events"])
+            await self._saver.aget_delta_channel_history(config=checkpoints[0].config, channels=[self._record])
         for checkpoint in self._checked(checkpoints):
             yield checkpoint
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -15,12 +17,16 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from redraft.graphs.loop import build_refine_graph
+from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
 from redraft.state.storage.journal import KeptReply
 from redraft.state.storage.leases import Runner, this_process
 from redraft.state.storage.sqlite import READERS
+from redraft.state.storage.thread_rows import open_index
 from redraft.state.threads.lease import leases_of
 
 pytestmark = pytest.mark.every("checkpointer_url")
@@ -579,3 +585,55 @@ def test_naming_a_checkpointer_imports_no_langgraph() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "how", ["memory", "a file", "a file to be read", "stock, to be read", "no database", "other leases"]
+)
+def test_no_connection_is_left_to_the_interpreter(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database is closed by whoever opened it, and of a saver that nobody closes with the saver: Python 3.13 warns of
+    each connection that is not."""
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*given: Any, **options: Any) -> sqlite3.Connection:
+        made.append(connect(*given, **options))
+        return made[-1]
+
+    path = tmp_path / "a.sqlite"
+    with SqliteSaver.from_conn_string(str(path)) if how.startswith("stock") else open_checkpointer(path) as saver:
+        build_refine_graph(ScriptedModel(["a", "no issues"]), checkpointer=saver).invoke(
+            {"task": "Write."}, {"configurable": {"thread_id": "one"}}
+        )
+    (tmp_path / "none.sqlite").write_bytes(b"no database" * 1000)
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    if how == "no database":
+        with pytest.raises(ValueError, match="is not a SQLite database"):
+            open_checkpointer(tmp_path / "none.sqlite", read_only=True).open()
+        assert open_index(tmp_path / "none.sqlite") is None
+    elif how.endswith("read"):
+        with open_checkpointer(path, read_only=True) as saver:
+            assert saver.runs.list()
+    elif how == "other leases":
+        other = InMemorySaver()
+        assert leases_of(other) is leases_of(other)
+        del other
+    else:
+        saver = open_checkpointer(path if how == "a file" else "memory").open()
+        saver.runs.list()
+        del saver
+    gc.collect()
+    assert made
+    for one in made:
+        # A thread closes the writer's, when it has heard that nobody will write.
+        until = time.monotonic() + 60
+        while not closed(one):
+            assert time.monotonic() < until
+
+
+def closed(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.ProgrammingError:
+        return True
+    return False

@@ -7,8 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents import create_agent
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from redraft.graphs.loop import build_refine_graph
+from redraft.graphs.middleware import RefineMiddleware
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words, verifier_critic
 from redraft.state import BadCheckpointError, Thread, open_checkpointer
@@ -161,6 +163,30 @@ async def test_a_forged_thread_is_refused_on_every_way_in(
     if attack is forge:
         with open_checkpointer(path) as saver:
             assert Thread(built(saver), "one").replay().matches
+
+
+def test_the_record_of_an_agent_is_sealed_too(tmp_path: Path) -> None:
+    """It is copied and taken to a file as it is; with its events gone it is not read, copied, exported or sealed."""
+    path = tmp_path / "a.sqlite"
+    with open_checkpointer(path, seal_key=KEY) as saver:
+        middleware = [RefineMiddleware([verifier_critic(uses_words("lamp"))])]
+        agent = create_agent(ScriptedModel(["a river", "a lamp"]), middleware=middleware, checkpointer=saver)
+        agent.invoke({"messages": [("user", "Write.")]}, ONE)
+        saver.copy_thread("one", "copy")
+        saver.import_thread(saver.export_thread("one"), "file")
+        saver.seal_thread("one")
+        for name in ("one", "copy", "file"):
+            assert Thread(agent, name).replay().output["answer"] == "a lamp"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM writes WHERE thread_id = 'one' AND channel = '_refine_events'")
+        thread = Thread(agent, "one")
+        ways: list[Callable[[], Any]] = [
+            *(thread.replay, thread.history, lambda: agent.get_state(ONE), lambda: saver.copy_thread("one", "other")),
+            *(lambda: saver.export_thread("one"), lambda: saver.seal_thread("one")),
+        ]
+        for way in ways:
+            with pytest.raises(ValueError, match=r"its record (was changed|is not the one that was sealed)"):
+                way()
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])
