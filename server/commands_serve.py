@@ -216,18 +216,19 @@ def _alive(engine: Any, pulse: Pulse) -> AbstractAsyncContextManager[None]:
     return pulse.beating(this_process())
 
 
-def _bound(host: str, port: int) -> socket:
-    """Return a socket with this address, which does not listen yet."""
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket]:
+    """Give a socket with this address, which does not listen yet."""
     from socket import AF_INET, AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY, SO_REUSEADDR, SOL_SOCKET, socket
 
-    bound = socket(AF_INET6 if ":" in host else AF_INET)
-    with _port_problem(host, port):
-        if os.name == "posix":  # elsewhere it would allow two at once
-            bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-        if ":" in host:
-            bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
-        bound.bind((host, port))
-    return bound
+    with socket(AF_INET6 if ":" in host else AF_INET) as bound:
+        with _port_problem(host, port):
+            if os.name == "posix":  # elsewhere it would allow two at once
+                bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if ":" in host:
+                bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            bound.bind((host, port))
+        yield bound
 
 
 @contextmanager

@@ -8,23 +8,72 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import mmap
 import os
 import select
 import signal
 import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-__all__ = ["Pulse", "watched"]
+__all__ = ["UNDER_WAY", "Pulse", "watched"]
+
+UNDER_WAY: ContextVar[str] = ContextVar("redraft_run", default="")
+"""The id of the run whose code this is; empty for any other."""
 
 TICKS = 10
 """Signs of life within the time of silence that is allowed."""
 OVER = b"\0"
 """The last sign of a loop that ended by itself."""
+SLOT, SLOTS = 64, 256
+"""Bytes of a mark, and how many there are: the event loop's, then one of each worker thread."""
+NO_RUN = "-"
+
+
+class Marks:
+    """The runs whose code is executed, in memory that the parent reads when nothing can be asked any more."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, SLOT * SLOTS)
+
+    def set(self, slot: int, run_id: str = "") -> None:
+        if slot < SLOTS:
+            self._memory[slot * SLOT : (slot + 1) * SLOT] = run_id.encode()[:SLOT].ljust(SLOT, b"\0")
+
+    def every(self) -> frozenset[str]:
+        """Return the runs that are marked; none where that is not known."""
+        slots = (self._memory[at : at + SLOT].rstrip(b"\0").decode() for at in range(0, SLOT * SLOTS, SLOT))
+        return frozenset(slots) - {""}
+
+
+class MarkingExecutor(ThreadPoolExecutor):
+    """Worker threads that mark the run whose code they execute."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._own, numbers = threading.local(), count(1)
+        super().__init__(initializer=lambda: setattr(self._own, "slot", next(numbers)))
+        self._marks = marks
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        run_id = UNDER_WAY.get()
+        return (
+            super().submit(self._marked, run_id, fn, *args, **kwargs) if run_id else super().submit(fn, *args, **kwargs)
+        )
+
+    def _marked(self, run_id: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self._marks.set(self._own.slot, run_id)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._marks.set(self._own.slot)
 
 
 @dataclass
@@ -34,12 +83,15 @@ class Pulse:
     Args:
         pipe: Where to; `None` where nobody watches.
         silence_s: How long it may be silent.
-        hung: The names of the processes before it that were killed for their silence.
+        hung: By name, the processes before it that were killed for their silence, each with the runs whose code was
+            executed then; without any where that is not known.
+        marks: Where it says whose code is executed.
     """
 
     pipe: int | None = None
     silence_s: float = 0.0
-    hung: list[str] = field(default_factory=list)
+    hung: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=Marks)
 
     @asynccontextmanager
     async def beating(self, name: str) -> AsyncIterator[None]:
@@ -52,11 +104,15 @@ class Pulse:
             yield
             return
         os.write(self.pipe, f"{name}\n".encode())
+        asyncio.get_running_loop().set_default_executor(MarkingExecutor(self.marks))
+        # Python's code and its `re` are interrupted by it, in whose context it then runs.
+        signal.signal(signal.SIGALRM, lambda *_: self.marks.set(0, UNDER_WAY.get() or NO_RUN))
         beat = asyncio.create_task(self._beat(self.pipe))
         try:
             yield
         finally:
             beat.cancel()
+            signal.setitimer(signal.ITIMER_REAL, 0)
             faulthandler.cancel_dump_traceback_later()
             with suppress(OSError):
                 os.write(self.pipe, OVER)
@@ -66,6 +122,8 @@ class Pulse:
         while True:
             # A thread of C writes it, which needs no lock of the interpreter: the log says where the loop stands.
             faulthandler.dump_traceback_later(self.silence_s * 0.8, file=2)
+            signal.setitimer(signal.ITIMER_REAL, self.silence_s * 0.5)
+            self.marks.set(0)
             try:
                 with suppress(BlockingIOError):
                     os.write(pipe, b".")
@@ -84,7 +142,7 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
     """
     if not silence_s or not hasattr(os, "fork"):
         return Pulse()
-    hung: list[str] = []
+    hung: dict[str, frozenset[str]] = {}
     child, asked = 0, False
 
     def forward(number: int, _: object) -> None:
@@ -96,7 +154,7 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
     parent = os.getpid()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     while True:
-        reading, writing = os.pipe()
+        (reading, writing), marks = os.pipe(), Marks()
         # Blocked until the child is known, so that none is lost in between.
         signal.pthread_sigmask(signal.SIG_BLOCK, before)
         child = os.fork()
@@ -106,7 +164,7 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
         os.close(writing if child else reading)
         if not child:
             _end_with(parent)
-            return Pulse(writing, silence_s, hung)
+            return Pulse(writing, silence_s, hung, marks)
         name = _silent(reading, silence_s)
         os.close(reading)
         if name is None:
@@ -117,7 +175,7 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
         say(f"process {child} gave no sign of life for {silence_s:g} s and was killed; what held it stands above")
         if asked:
             sys.exit(128 + signal.SIGKILL)
-        hung.append(name)
+        hung[name] = marks.every()
 
 
 def _silent(pipe: int, silence_s: float) -> str | None:

@@ -128,20 +128,24 @@ class Tending:
         # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
         lost, self._not_here = not_here & self._not_here, not_here
         # Likewise, since where the machine slept all are silent when it wakes.
-        hung, self._silent = self._silent | self._engine.hung, set()
+        silent, self._silent, hung = self._silent, set(), self._engine.hung
         for run in runs:
-            is_lost, is_hung, silent_s = run.id in lost, run.process in hung, at - run.beat
-            lives = alive(run.process)
-            if lives and silent_s > SILENT_AFTER_S:
+            is_lost, lives, silent_s = run.id in lost, alive(run.process), at - run.beat
+            if silent_s > SILENT_AFTER_S and (lives or run.process in silent):
                 self._silent.add(run.process)
-            # A process elsewhere is known by its silence alone.
-            if not is_lost and lives is not False and (silent_s <= DEAD_AFTER_S or (lives and not is_hung)):
+            was_silent = run.process in silent and run.process not in hung
+            # A process elsewhere is known by its silence alone; the next of one that was killed for it knows more.
+            stays = silent_s <= DEAD_AFTER_S if was_silent or lives is None else bool(lives)
+            if stays and not is_lost:
                 continue
+            # Where it is known whose code it stood in, the others that it had under way go on.
+            is_hung = was_silent or (run.process in hung and run.id in (hung[run.process] or {run.id}))
+            is_blameless = is_lost or (run.process in hung and not is_hung)
             stands = await self._stands(run.thread_id)
             # In whatever direction: the clocks of the machines that wrote the two times may differ. Where it has moved,
             # the process that died is the first that died of it where it stands now.
             moved = stands is not None and stands != run.request.get(STOOD)
-            attempts = run.attempts if is_lost or self._index is None else 2 if moved else run.attempts + 1
+            attempts = run.attempts if is_blameless or self._index is None else 2 if moved else run.attempts + 1
             deaths = run.request.get(HUNG, 0) + is_hung
             reason = STOPPED if deaths >= MOST_HUNG else LOST if attempts > self._engine.settings.max_attempts else None
             request = {**run.request, STOOD: stands, HUNG: deaths}

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,26 +44,38 @@ HANGING = {
     "context": {"verifiers": ["hangs:river"]},
     "on_completion": "keep",
 }
+BESIDE = {"assistant_id": "zero-shot", "input": {"task": "Name a boat."}, "on_completion": "keep"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes of POSIX")
 def test_a_run_that_stops_servers_is_set_aside(
-    forking: Any, shell: Callable[..., Any], tmp_path: Path, scripted: Callable[..., str]
+    forking: Any, shell: Callable[..., Any], tmp_path: Path, serve: Callable[..., Any]
 ) -> None:
     """A server that holds the interpreter's lock is killed and followed, at the same address; the run that stopped two
-    is an error that says so, over HTTP, on the page and at the shell, and goes on when a person resumes it."""
+    is an error that says so, over HTTP, on the page and at the shell, and goes on when a person resumes it. A run
+    beside it that waited for its model goes on by itself."""
     (tmp_path / "hang").touch()
-    words = ["--port", "0", "--db", "runs.sqlite", "--model", scripted("A boat.", "no issues"), "--watchdog", "2"]
+    gate = threading.Event()
+
+    def reply(request: dict[str, Any]) -> str:
+        assert gate.wait(120)
+        return "A boat."
+
+    words = ["--port", "0", "--db", "runs.sqlite", "--model", serve(reply).spec, "--watchdog", "2"]
     process = forking.start(["-c", SERVE, "serve", *words], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
         url = re.search(r"http://\S+?:\d+", process.stderr.readline())[0]  # type: ignore[index]
         with httpx.Client(base_url=url, timeout=60) as client:
+            beside = client.post("/runs", json=BESIDE).json()
             run = client.post("/runs", json=HANGING).json()
             of_run = f"/threads/{run['thread_id']}/runs/{run['run_id']}"
             while (found := _asked(client, of_run))["status"] in ("pending", "running"):
                 time.sleep(0.1)
             assert (found["status"], found["error"]["error"]) == ("error", "QuarantinedRunError")
             assert _asked(client, f"/threads/{run['thread_id']}")["status"] == "error"
+            gate.set()
+            joined = _asked(client, f"/threads/{beside['thread_id']}/runs/{beside['run_id']}/join")
+            assert joined["answer"] == "A boat."
             assert "stopped two servers" in _asked(client, f"/page/threads/{run['thread_id']}")["html"]
         process.send_signal(signal.SIGTERM)
         told = process.stderr.read()
@@ -71,7 +84,9 @@ def test_a_run_that_stops_servers_is_set_aside(
         assert told.count("in verifier") >= 2  # the stack of where it stood
         assert "stopped two servers" in told
     finally:
+        gate.set()
         process.kill()
+        process.wait()
         process.stderr.close()
     assert "quarantined" in shell("threads", "--db", "runs.sqlite").out
     (tmp_path / "hang").unlink()
