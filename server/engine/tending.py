@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...state import BusyThreadError
 from ...state.storage.leases import alive, this_process
@@ -127,32 +127,47 @@ class Tending:
         not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
         # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
         lost, self._not_here = not_here & self._not_here, not_here
-        # Likewise, since where the machine slept all are silent when it wakes.
-        silent, self._silent, hung = self._silent, set(), self._engine.hung
+        silent, self._silent = self._silent, set()
         for run in runs:
-            is_lost, lives, silent_s = run.id in lost, alive(run.process), at - run.beat
-            if silent_s > SILENT_AFTER_S and (lives or run.process in silent):
-                self._silent.add(run.process)
-            was_silent = run.process in silent and run.process not in hung
-            # A process elsewhere is known by its silence alone; the next of one that was killed for it knows more.
-            stays = silent_s <= DEAD_AFTER_S if was_silent or lives is None else bool(lives)
-            if stays and not is_lost:
-                continue
-            # Where it is known whose code it stood in, the others that it had under way go on.
-            is_hung = was_silent or (run.process in hung and run.id in (hung[run.process] or {run.id}))
-            is_blameless = is_lost or (run.process in hung and not is_hung)
-            stands = await self._stands(run.thread_id)
-            # In whatever direction: the clocks of the machines that wrote the two times may differ. Where it has moved,
-            # the process that died is the first that died of it where it stands now.
-            moved = stands is not None and stands != run.request.get(STOOD)
-            attempts = run.attempts if is_blameless or self._index is None else 2 if moved else run.attempts + 1
-            deaths = run.request.get(HUNG, 0) + is_hung
-            reason = STOPPED if deaths >= MOST_HUNG else LOST if attempts > self._engine.settings.max_attempts else None
-            request = {**run.request, STOOD: stands, HUNG: deaths}
-            to = "" if reason is None else self._process
-            release = self._engine.records.release
-            if await self._engine.db.write(release, run, request=request, attempts=attempts, to=to) and reason:
-                await self._quarantine(run, reason)
+            fate = "spared" if run.id in lost else self._fate(run, at, silent)
+            if fate != "stays":
+                await self._follow(run, fate)
+
+    def _fate(self, run: Run, at: float, silent: Collection[str]) -> Literal["stays", "died", "hung", "spared"]:
+        """Return what has become of a run with its process: it stays there, the process died, or died of standing still
+        in this run's code, or in another's.
+
+        Args:
+            run: The run.
+            at: The time, by the database's clock.
+            silent: Processes that lived at the last look, and had been silent for long.
+        """
+        name, lives, silent_s = run.process, alive(run.process), at - run.beat
+        if silent_s > SILENT_AFTER_S and (lives or name in silent):
+            self._silent.add(name)
+        if (executed := self._engine.hung.get(name)) is not None:
+            return "hung" if run.id in (executed or {run.id}) else "spared"
+        if name in silent:
+            # The one after it says soon whose code it stood in. Seen twice, since all are silent when a machine wakes.
+            return "stays" if silent_s <= DEAD_AFTER_S else "hung"
+        if lives is None:  # it is elsewhere, and known by its silence alone
+            return "stays" if silent_s <= DEAD_AFTER_S else "died"
+        return "stays" if lives else "died"
+
+    async def _follow(self, run: Run, fate: str) -> None:
+        """Return a run that was left to the queue, or end it."""
+        stands = await self._stands(run.thread_id)
+        # In whatever direction: the clocks of the machines that wrote the two times may differ. Where it has moved, the
+        # process that died is the first that died of it where it stands now.
+        moved = stands is not None and stands != run.request.get(STOOD)
+        attempts = run.attempts if fate == "spared" or self._index is None else 2 if moved else run.attempts + 1
+        deaths = run.request.get(HUNG, 0) + (fate == "hung")
+        reason = STOPPED if deaths >= MOST_HUNG else LOST if attempts > self._engine.settings.max_attempts else None
+        request = {**run.request, STOOD: stands, HUNG: deaths}
+        to = "" if reason is None else self._process
+        release = self._engine.records.release
+        if await self._engine.db.write(release, run, request=request, attempts=attempts, to=to) and reason:
+            await self._quarantine(run, reason)
 
     async def _quarantine(self, run: Run, reason: dict[str, str]) -> None:
         """End a run that this process has taken from one that died of it, so that none takes it up again."""

@@ -61,13 +61,12 @@ def test_a_run_that_stops_servers_is_set_aside(
         assert gate.wait(120)
         return "A boat."
 
-    words = ["--port", "0", "--db", "runs.sqlite", "--model", serve(reply).spec, "--watchdog", "2"]
+    words = ["--port", "0", "--db", "runs.sqlite", "--model", serve(reply).spec, "--watchdog", "6"]
     process = forking.start(["-c", SERVE, "serve", *words], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
         url = re.search(r"http://\S+?:\d+", process.stderr.readline())[0]  # type: ignore[index]
         with httpx.Client(base_url=url, timeout=60) as client:
-            beside = client.post("/runs", json=BESIDE).json()
-            run = client.post("/runs", json=HANGING).json()
+            beside, run = _asked(client, "/runs", BESIDE), _asked(client, "/runs", HANGING)
             of_run = f"/threads/{run['thread_id']}/runs/{run['run_id']}"
             while (found := _asked(client, of_run))["status"] in ("pending", "running"):
                 time.sleep(0.1)
@@ -80,7 +79,7 @@ def test_a_run_that_stops_servers_is_set_aside(
         process.send_signal(signal.SIGTERM)
         told = process.stderr.read()
         assert process.wait(20) == 0, told
-        assert told.count("gave no sign of life for 2 s and was killed") == 2
+        assert told.count("gave no sign of life for 6 s and was killed") >= 2
         assert told.count("in verifier") >= 2  # the stack of where it stood
         assert "stopped two servers" in told
     finally:
@@ -94,11 +93,11 @@ def test_a_run_that_stops_servers_is_set_aside(
     assert (resumed.returncode, "A river." in resumed.stdout) == (0, True), resumed.stderr
 
 
-def _asked(client: httpx.Client, path: str) -> Any:
+def _asked(client: httpx.Client, path: str, body: Any = None) -> Any:
     """Ask until a server answers: one that is killed drops its connections."""
     while True:
         try:
-            reply = client.get(path)
+            reply = client.get(path) if body is None else client.post(path, json=body)
         except httpx.TransportError:
             continue
         assert reply.status_code == 200, reply.text
