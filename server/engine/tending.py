@@ -93,6 +93,8 @@ class Tending:
         """Runs that this process has by the database, and that were not under way here at the last look."""
         self._silent: set[str] = set()
         """Processes of this machine that lived at the last look, and had been silent for long."""
+        self._dead: set[str] = set()
+        """Those that had died by the last look."""
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
@@ -127,13 +129,16 @@ class Tending:
         not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
         # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
         lost, self._not_here = not_here & self._not_here, not_here
-        silent, self._silent = self._silent, set()
+        before = self._silent, self._dead
+        self._silent, self._dead = set(), set()
         for run in runs:
-            fate = "spared" if run.id in lost else self._fate(run, at, silent)
+            fate = "spared" if run.id in lost else self._fate(run, at, *before)
             if fate != "stays":
                 await self._follow(run, fate)
 
-    def _fate(self, run: Run, at: float, silent: Collection[str]) -> Literal["stays", "died", "hung", "spared"]:
+    def _fate(
+        self, run: Run, at: float, silent: Collection[str], dead: Collection[str]
+    ) -> Literal["stays", "died", "hung", "spared"]:
         """Return what has become of a run with its process: it stays there, the process died, or died of standing still
         in this run's code, or in another's.
 
@@ -141,6 +146,7 @@ class Tending:
             run: The run.
             at: The time, by the database's clock.
             silent: Processes that lived at the last look, and had been silent for long.
+            dead: Those that had died by then.
         """
         name, lives, silent_s = run.process, alive(run.process), at - run.beat
         if silent_s > SILENT_AFTER_S and (lives or name in silent):
@@ -152,7 +158,10 @@ class Tending:
             return "stays" if silent_s <= DEAD_AFTER_S else "hung"
         if lives is None:  # it is elsewhere, and known by its silence alone
             return "stays" if silent_s <= DEAD_AFTER_S else "died"
-        return "stays" if lives else "died"
+        if not lives:
+            self._dead.add(name)
+        # Where processes share a database, the one after it is left the time to say that it stood still.
+        return "stays" if lives or (self._engine.records.has_channel and name not in dead) else "died"
 
     async def _follow(self, run: Run, fate: str) -> None:
         """Return a run that was left to the queue, or end it."""
