@@ -169,12 +169,12 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
         os.close(reading)
         if name is None:
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            sys.exit(code if code >= 0 else 128 - code)
+            os._exit(code if code >= 0 else 128 - code)  # all that there was to do the child has done
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         say(f"process {child} gave no sign of life for {silence_s:g} s and was killed; what held it stands above")
         if asked:
-            sys.exit(128 + signal.SIGKILL)
+            os._exit(128 + signal.SIGKILL)
         hung[name] = marks.every()
 
 
