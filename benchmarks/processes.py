@@ -119,7 +119,7 @@ def served(url: str, workers: int, runs: int, folder: Path) -> Spent:
     with ModelServer(delay_s=LATENCY_S) as model, contextlib.ExitStack() as stack:
 
         def begun(*words: object) -> Any:
-            process = StartedCommand(start, folder, *words, "--db", url, "--model", model.spec)
+            process = StartedCommand(start, folder, *words, "--db", url, "--model", model.spec, "--watchdog", 0)
             stack.callback(process.kill)
             return process
 

@@ -229,6 +229,7 @@ async def measure_all(given: argparse.Namespace) -> list[Row]:
         for name, db in (("memory", "memory"), ("SQLite", str(Path(folder) / "runs.sqlite"))):
             own = str(free_port())
             command = [sys.executable, "-c", SHELL, "serve", "--port", own, "--db", db, "--model", model]
+            command += ["--watchdog", "0"]  # whose parent would be measured
             url = f"http://127.0.0.1:{own}"
             servers.append(await stack.enter_async_context(served(name, command, url, given.streams)))
         ours = list(servers)

@@ -6,6 +6,7 @@ The presets over HTTP, what executes their runs, and the presets as tools.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,15 @@ from ..faces.views.console import say
 from ..nodes.runtime.killable import end_helpers
 from ..state.collector import tuned_gc
 from .command_options import takes_settings
+from .watchdog import watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractAsyncContextManager
     from socket import socket
 
     from . import Settings
+    from .watchdog import Pulse
 
 __all__ = ["mcp", "serve", "worker"]
 
@@ -30,6 +34,16 @@ INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
 Collector = Annotated[
     str | None, typer.Option("--otlp", metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
 ]
+Watchdog = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        metavar="S",
+        envvar="REDRAFT_WATCHDOG",
+        help="Kill and replace a process whose event loop stands still for so long; 0: never.",
+    ),
+]
+SILENCE_S = 30.0
 CollectTexts = Annotated[bool, typer.Option("--otlp-texts", help="Tasks, prompts and drafts go there too.")]
 CollectScores = Annotated[
     bool, typer.Option("--otlp-scores", help="Critics' scores go there too; the collector is a Phoenix.")
@@ -38,7 +52,12 @@ CollectScores = Annotated[
 
 @takes_settings()
 def serve(
-    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+    settings: Any,
+    *,
+    otlp: Collector = None,
+    otlp_texts: CollectTexts = False,
+    otlp_scores: CollectScores = False,
+    watchdog: Watchdog = SILENCE_S,
 ) -> None:
     """Serve the presets over HTTP, for LangGraph's clients, OpenAI's clients and browsers.
 
@@ -46,9 +65,12 @@ def serve(
 
     With SQLite one process serves and works. On PostgreSQL several share one queue; --no-work leaves runs to workers.
     """
-    app = _app(settings)
-    with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
-        _listen(app, settings)
+    # One socket for all processes that follow each other: who connects meanwhile waits.
+    with _bound(settings.host, settings.port) as listening:
+        pulse = watched(watchdog, say)
+        app = _app(settings)
+        with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
+            _listen(app, settings, listening, pulse)
 
 
 @takes_settings(
@@ -56,7 +78,12 @@ def serve(
     *("max_task", "max_body", "max_waiting", "default_ttl", "ttl_includes_interrupted", "no_work"),
 )
 def worker(
-    settings: Any, *, otlp: Collector = None, otlp_texts: CollectTexts = False, otlp_scores: CollectScores = False
+    settings: Any,
+    *,
+    otlp: Collector = None,
+    otlp_texts: CollectTexts = False,
+    otlp_scores: CollectScores = False,
+    watchdog: Watchdog = SILENCE_S,
 ) -> None:
     """Execute the runs that servers of the same PostgreSQL database are asked for.
 
@@ -66,10 +93,11 @@ def worker(
     """
     from .settings import check_shared
 
-    app = _app(settings)
     check_shared(settings.db)
+    pulse = watched(watchdog, say)
+    app = _app(settings)
     with _traced(otlp, texts=otlp_texts, scores=otlp_scores):
-        _work(app.state.engine, settings)
+        _work(app.state.engine, settings, pulse)
 
 
 @takes_settings(
@@ -114,7 +142,7 @@ def _traced(otlp: str | None, *, texts: bool, scores: bool) -> Iterator[None]:
         yield
 
 
-def _listen(app: Any, settings: Any) -> None:
+def _listen(app: Any, settings: Any, listening: socket, pulse: Pulse) -> None:
     """Serve until a signal ends it; what can't be opened is told before anything listens."""
 
     import uvicorn
@@ -137,8 +165,10 @@ def _listen(app: Any, settings: Any) -> None:
     async def served() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        async with app.router.lifespan_context(app):
-            with tuned_gc(), _socket(settings.host, settings.port) as listening:
+        async with _alive(app.state.engine, pulse), app.router.lifespan_context(app):
+            with tuned_gc():
+                with _port_problem(settings.host, settings.port):
+                    listening.listen(2048)
                 shown = f"[{settings.host}]" if ":" in settings.host else settings.host
                 needed = "; a token is needed" if settings.tokens else ""
                 say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
@@ -148,7 +178,7 @@ def _listen(app: Any, settings: Any) -> None:
     end_helpers()
 
 
-def _work(engine: Any, settings: Any) -> None:
+def _work(engine: Any, settings: Any, pulse: Pulse) -> None:
     """Execute runs until a signal ends it."""
 
     async def worked() -> None:
@@ -156,13 +186,14 @@ def _work(engine: Any, settings: Any) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
-        await engine.start()
-        try:
-            with tuned_gc():
-                say(f"working, on up to {settings.max_concurrent_runs} runs at once")
-                await ended.wait()
-        finally:
-            await engine.stop()
+        async with _alive(engine, pulse):
+            await engine.start()
+            try:
+                with tuned_gc():
+                    say(f"working, on up to {settings.max_concurrent_runs} runs at once")
+                    await ended.wait()
+            finally:
+                await engine.stop()
 
     asyncio.run(worked())
     end_helpers()
@@ -181,10 +212,32 @@ def _allow_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _socket(host: str, port: int) -> socket:
-    from socket import AF_INET, AF_INET6, create_server
+def _alive(engine: Any, pulse: Pulse) -> AbstractAsyncContextManager[None]:
+    """Return a context in which this process gives signs of life, and knows which before it were killed."""
+    from ..state.storage.leases import this_process
 
+    engine.hung.update(pulse.hung)
+    return pulse.beating(this_process())
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket]:
+    """Give a socket with this address, which does not listen yet."""
+    from socket import AF_INET, AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY, SO_REUSEADDR, SOL_SOCKET, socket
+
+    with socket(AF_INET6 if ":" in host else AF_INET) as bound:
+        with _port_problem(host, port):
+            if os.name == "posix":  # elsewhere it would allow two at once
+                bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if ":" in host:
+                bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            bound.bind((host, port))
+        yield bound
+
+
+@contextmanager
+def _port_problem(host: str, port: int) -> Iterator[None]:
     try:
-        return create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=2048)
+        yield
     except OSError as error:
         raise OSError(f"can't listen on {host!r}, port {port}: {error.strerror or error}") from None

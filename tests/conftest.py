@@ -376,6 +376,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.chdir(tmp_path)
     for name in ("REDRAFT_MODEL", "REDRAFT_DB", "REDRAFT_DEBUG", "REDRAFT_ENCRYPTION_KEY", "REDRAFT_SEAL_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REDRAFT_WATCHDOG", "0")  # it would fork this process
 
     def call(*words: str) -> Shown:
         capsys.readouterr()

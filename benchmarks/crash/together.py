@@ -105,7 +105,7 @@ def machines(url: str, spec: str, results: Path, *, problems: int) -> Iterator[l
     if not (compiler := shutil.which("cc")):
         raise LookupError("no C compiler (cc) here")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, HERE / "clock.c"], check=True)
-    serve = [sys.executable, "-c", SERVE, "serve", "--db", url, "--model", spec, "--port", "0"]
+    serve = [sys.executable, "-c", SERVE, "serve", "--db", url, "--model", spec, "--port", "0", "--watchdog", "0"]
     bulk = [sys.executable, HERE / "worker.py", spec, url, results, "--problems", problems, "--concurrency", 4]
     made = [
         Machine("alpha", 0, shim, serve),

@@ -175,7 +175,7 @@ def resume(
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
         row = saver.runs.get(thread_id)
-        if limits or row is None or row.stop_reason in (None, "failed"):
+        if limits or row is None or row.stop_reason in (None, "failed", "quarantined"):
             values, question = go_on(
                 saver,
                 thread_id,

@@ -42,6 +42,7 @@ STOP_WORDS: Mapping[str | None, str] = {
     "quota": "the quota of the day is used up",
     "human": "a person ended the run",
     "failed": "an error ended the run",
+    "quarantined": "it stopped the servers that ran it; a person may resume it",
     None: "unfinished",
 }
 
@@ -176,4 +177,4 @@ def said_nothing(event: Mapping[str, Any]) -> str:
 
 def reason_style(stop_reason: str | None) -> str:
     """Return the style of a stop reason."""
-    return {"accepted": "green", "failed": "red"}.get(stop_reason or "", "yellow")
+    return {"accepted": "green", "failed": "red", "quarantined": "red"}.get(stop_reason or "", "yellow")

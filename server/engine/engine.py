@@ -58,6 +58,9 @@ class Engine:
         """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
         self.on_called: list[Callable[[Run, Usage], None]] = []
         """Called with each model call that was made, in the thread that made it: its run, and what it used."""
+        self.hung: dict[str, frozenset[str]] = {}
+        """By name, the processes that were killed since their event loops stood still, each with the runs whose code
+        was executed then; without any where that is not known."""
         self.stopped = False
         """True once it ends; the next server of its database goes on with what is under way."""
         self._given_saver = saver

@@ -16,6 +16,7 @@ from ...state.storage.lease_keeper import TAKEN_OVER
 from ...state.storage.leases import LostLeaseError, this_process
 from ...state.threads.kind import EditedRecordError, compared
 from ...state.threads.lease import LeaseHolder
+from ..watchdog import UNDER_WAY
 from .records import now
 from .requests import MODES
 from .runs import LOG, BadRequestError, NotThereError, Run, RunStatus
@@ -54,6 +55,7 @@ class Execution:
         status: RunStatus | None = "error"
         lost = False
         CALLER.set(run.caller.id)  # in the task of this run alone
+        UNDER_WAY.set(run.id)
         run.status = "running"
         clock, ceiling = asyncio.timeout(self._engine.settings.max_seconds_a_run), None
         try:

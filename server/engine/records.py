@@ -330,16 +330,25 @@ class Records:
         """Make a run a process's out of turn; `False` where it no longer waits."""
         return bool(self.query(CLAIM_ONE, {"run_id": run_id, "process": process, "now": now}))
 
-    def release(self, run: Run, *, request: Mapping[str, Any], attempts: int) -> bool:
-        """Return an abandoned run to the queue; `False` where another server was quicker."""
+    def release(self, run: Run, *, request: Mapping[str, Any], attempts: int, to: str = "") -> bool:
+        """Return an abandoned run to the queue, or to a process that ends it; `False` where another was quicker."""
         statement = (
             # Only as it was read: of two servers that see it left, one changes the row and the other finds none.
-            "UPDATE served_runs SET process = '', status = 'pending', attempts = %(attempts)s, request = %(request)s "  # noqa: S608
-            "WHERE run_id = %(run_id)s AND process = %(left)s AND beat = %(left_beat)s "
+            "UPDATE served_runs SET process = %(to)s, status = %(status)s, attempts = %(attempts)s, "  # noqa: S608
+            "request = %(request)s WHERE run_id = %(run_id)s AND process = %(left)s AND beat = %(left_beat)s "
             f"AND {IN_FLIGHT} RETURNING run_id"
         )
-        values: dict[str, Any] = {"attempts": attempts, "request": self.hidden(request), "run_id": run.id}
-        return bool(self.query(statement, {**values, "left": run.process, "left_beat": run.beat}))
+        values: dict[str, Any] = {"attempts": attempts, "request": self.hidden(request), "run_id": run.id, "to": to}
+        status = "running" if to else "pending"
+        return bool(self.query(statement, {**values, "status": status, "left": run.process, "left_beat": run.beat}))
+
+    def mark_quarantined(self, thread_id: str) -> None:
+        """Say in the index of runs why a thread stands still; its next step says otherwise."""
+        statement = (
+            "UPDATE runs SET stop_reason = 'quarantined' WHERE thread_id = %(thread_id)s AND stop_reason IS NULL "
+            "RETURNING thread_id"
+        )
+        self.query(statement, {"thread_id": thread_id})
 
     def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
         """Write some of `status`, `error`, `begun` and `process`.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from ...state import BusyThreadError
 from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
-from .records import now
 from .relay_records import CHANNEL
 from .runs import LOG
 
@@ -32,9 +31,16 @@ LOOK_S = 2.0
 
 STOOD = "stood_at"
 """Beside what a caller sent: where the thread stood when the run began to wait."""
-LOST = {"error": "LostRunError", "message": "every server that ran it has died"}
+HUNG = "hung"
+"""Beside it: how many processes were killed with the run under way, since their event loops stood still."""
+MOST_HUNG = 2
+QUARANTINED = "it is not taken up again by itself; a run without input, or `redraft resume`, goes on with its thread"
+LOST = {"error": "LostRunError", "message": f"every server that ran it has died; {QUARANTINED}"}
+STOPPED = {"error": "QuarantinedRunError", "message": f"stopped two servers; {QUARANTINED}"}
+SILENT_AFTER_S = 25.0
+"""Silence after which a process may stand still. Where it dies next, it was killed for that."""
 DEAD_AFTER_S = 45.0
-"""Silence after which a process on another machine counts as dead."""
+"""Silence after which a process counts as dead: one on another machine, and one that lives and stands still."""
 
 
 class Channel:
@@ -85,6 +91,10 @@ class Tending:
         self._process = this_process()
         self._not_here: set[str] = set()
         """Runs that this process has by the database, and that were not under way here at the last look."""
+        self._silent: set[str] = set()
+        """Processes of this machine that lived at the last look, and had been silent for long."""
+        self._dead: set[str] = set()
+        """Those that had died by the last look."""
 
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
@@ -119,21 +129,64 @@ class Tending:
         not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
         # Seen twice: the first time it may just have been claimed, or be about to be written down as ended.
         lost, self._not_here = not_here & self._not_here, not_here
+        before = self._silent, self._dead
+        self._silent, self._dead = set(), set()
         for run in runs:
-            is_lost = run.id in lost
-            if not is_lost and not _left(run, at):
-                continue
-            stands = await self._stands(run.thread_id)
-            # In whatever direction: the clocks of the machines that wrote the two times may differ.
-            moved = stands is not None and stands != run.request.get(STOOD)
-            attempts = run.attempts if is_lost or self._index is None else 1 if moved else run.attempts + 1
-            if attempts > self._engine.settings.max_attempts:
-                ended: dict[str, Any] = {"status": "error", "error": LOST, "process": ""}
-                change = self._engine.records.change_run
-                await self._engine.db.write(change, run.id, now=now(), held_by=run.process, **ended)
-                continue
-            request = {**run.request, STOOD: stands}
-            await self._engine.db.write(self._engine.records.release, run, request=request, attempts=attempts)
+            fate = "spared" if run.id in lost else self._fate(run, at, *before)
+            if fate != "stays":
+                await self._follow(run, fate)
+
+    def _fate(
+        self, run: Run, at: float, silent: Collection[str], dead: Collection[str]
+    ) -> Literal["stays", "died", "hung", "spared"]:
+        """Return what has become of a run with its process: it stays there, the process died, or died of standing still
+        in this run's code, or in another's.
+
+        Args:
+            run: The run.
+            at: The time, by the database's clock.
+            silent: Processes that lived at the last look, and had been silent for long.
+            dead: Those that had died by then.
+        """
+        name, lives, silent_s = run.process, alive(run.process), at - run.beat
+        if silent_s > SILENT_AFTER_S and (lives or name in silent):
+            self._silent.add(name)
+        if (executed := self._engine.hung.get(name)) is not None:
+            return "hung" if run.id in (executed or {run.id}) else "spared"
+        if name in silent:
+            # The one after it says soon whose code it stood in. Seen twice, since all are silent when a machine wakes.
+            return "stays" if silent_s <= DEAD_AFTER_S else "hung"
+        if lives is None:  # it is elsewhere, and known by its silence alone
+            return "stays" if silent_s <= DEAD_AFTER_S else "died"
+        if not lives:
+            self._dead.add(name)
+        # Where processes share a database, the one after it is left the time to say that it stood still.
+        return "stays" if lives or (self._engine.records.has_channel and name not in dead) else "died"
+
+    async def _follow(self, run: Run, fate: str) -> None:
+        """Return a run that was left to the queue, or end it."""
+        stands = await self._stands(run.thread_id)
+        # In whatever direction: the clocks of the machines that wrote the two times may differ. Where it has moved, the
+        # process that died is the first that died of it where it stands now.
+        moved = stands is not None and stands != run.request.get(STOOD)
+        attempts = run.attempts if fate == "spared" or self._index is None else 2 if moved else run.attempts + 1
+        deaths = run.request.get(HUNG, 0) + (fate == "hung")
+        reason = STOPPED if deaths >= MOST_HUNG else LOST if attempts > self._engine.settings.max_attempts else None
+        request = {**run.request, STOOD: stands, HUNG: deaths}
+        to = "" if reason is None else self._process
+        release = self._engine.records.release
+        if await self._engine.db.write(release, run, request=request, attempts=attempts, to=to) and reason:
+            await self._quarantine(run, reason)
+
+    async def _quarantine(self, run: Run, reason: dict[str, str]) -> None:
+        """End a run that this process has taken from one that died of it, so that none takes it up again."""
+        LOG.error("run %s is given up: %s; thread %s", run.id, reason["message"], run.thread_id)
+        run = self._engine.known.claimed(run)
+        run.error, run.stateless = reason, False  # what there is of its thread is kept for whoever looks into it
+        await self._engine.execution.ended(run, "error")
+        await self._engine.known.tell_moved([run.thread_id])
+        if self._index is not None:
+            await self._engine.db.write(self._engine.records.mark_quarantined, run.thread_id)
 
     async def _stands(self, thread_id: str) -> str | None:
         """Return a mark that changes whenever a thread moves; `None` where it has not begun, or there is no index."""
@@ -250,10 +303,3 @@ class Tending:
                 return True
         except BusyThreadError:
             return False
-
-
-def _left(run: Run, at: float) -> bool:
-    """Return True where the process that has a run has died, at this time by the database's clock."""
-    # A process on this machine can be looked up; of one elsewhere only its silence tells.
-    lives = alive(run.process)
-    return lives is False or (lives is None and at - run.beat > DEAD_AFTER_S)

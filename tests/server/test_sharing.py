@@ -151,6 +151,10 @@ async def test_a_run_that_kills_its_servers_is_given_up(tmp_path: Any) -> None:
         output = await engine.join(await engine.run(LOCAL, name))
         assert output.get("answer") == answer
         assert answer or output["__error__"]["error"] == "LostRunError"
+        # The process that died of it where it stands now counts, also where it had moved before.
+        assert not (moved and answer) or (await engine.run(LOCAL, name)).attempts == 2
+        assert (await engine.owned.thread(LOCAL, name)).status == ("idle" if answer else "error")
+        assert answer or not moved or engine.saver.runs.get(name).stop_reason == "quarantined"
         await engine.stop()
     assert len(model.calls) == 5
 
