@@ -117,7 +117,10 @@ def build_math_graph(
     }
     if own_judge and [*several] == ["program"]:
         sample = PromptedModel(
-            sampled(model), options.get("generate_prompt", MATH_GENERATE_PROMPT), what="generate_prompt"
+            sampled(model),
+            options.get("generate_prompt", MATH_GENERATE_PROMPT),
+            what="generate_prompt",
+            own=seen["own"],
         )
         writers = {"revise": revise, "sample": sample}
         defaults |= {"refine": AdaptiveWriter(writers, MATH_ARMS), "keep": "vote", "limits": {"max_rounds": 2}}

@@ -24,6 +24,7 @@ __all__ = [
     "check_record",
     "could_not_be_judged",
     "decide",
+    "error_of",
     "is_checked",
     "nearly_spent",
     "refused_budget",
@@ -122,6 +123,20 @@ def could_not_be_judged(events: Sequence[Event]) -> bool:
 def _unjudged(summary: RunSummary) -> bool:
     drafts = summary.open
     return bool(summary.options.get("asks") and drafts) and not any(draft.judged for draft in drafts)
+
+
+def error_of(events: Sequence[Event], reason: str | None, news: Sequence[Event] = ()) -> str | None:
+    """Return who raised the error that ended a run as `failed`, its type and message; `None` for any other reason.
+
+    Args:
+        events: The record.
+        reason: Why the run ended.
+        news: Events that are not in the record yet.
+    """
+    for event in reversed([*events, *news] if reason == "failed" else []):
+        if event["kind"] == "failure" and not event.get("budget"):
+            return f"{event['by']}: {event.get('error', 'an error')}: {event['text']}"
+    return None
 
 
 def refused_budget(events: Sequence[Event]) -> StopReason | None:

@@ -27,7 +27,7 @@ from .money import budget_in, cost_each
 from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
     from langchain_core.messages import ToolCall
     from langchain_core.tools import BaseTool
@@ -105,6 +105,7 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
         temperature: As in `revising_model`; `None`: as the model was built.
         keep: Which draft is revised.
         memory: What of earlier attempts is shown.
+        own: Keys of the state that the prompts may name.
     """
 
     def __init__(
@@ -118,10 +119,11 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
         temperature: float | None = None,
         keep: Keep = "best",
         memory: Memory = "all",
+        own: Collection[str] = (),
     ) -> None:
         self.__name__ = what
         self.turns = turns
-        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory)
+        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory, own=own)
         settings = getattr(revising_model(model, temperature), "kwargs", {}) if temperature is not None else {}
         self.model = model.bind(**settings) if settings else model
         self._bound = model.bind_tools(list(tools)).bind(**settings)
