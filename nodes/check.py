@@ -148,7 +148,7 @@ def _verdict(
         verdict["choice"], verdict["text"] = choice
     if out_of_steps:
         verdict["out_of_steps"] = True
-    if near := nearly_spent(events, limits):
+    if near := nearly_spent(events, limits, another_round=reason is None):
         verdict["warned"] = near
     summary = summary_of(events)
     if summary.oracle:

@@ -24,7 +24,7 @@ from ..state.events import clean
 from ..state.summary import rounds
 from .cities import distance_between_cities, distance_line, find_cities
 from .money import budget_in, cost_each
-from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
+from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday, with_years
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Sequence
@@ -56,6 +56,8 @@ class TravelFacts(Ground):
                 facts.append((tool.name, prefix + tool.invoke(asked)))
 
         dates, days = dates_in(task), days_wanted(task)
+        if not dates and days and dates_in(with_years(task, 2001)):
+            facts.append((weekday.name, f"The dates name no year: they are {days} days, whose weekdays can't be told."))
         if len(dates) > 1:
             add(days_between, start=dates[0].isoformat(), end=dates[-1].isoformat())
         if dates and days and days <= MOST_SHOWN:
@@ -64,7 +66,12 @@ class TravelFacts(Ground):
             for day in dates[:MOST_SHOWN]:
                 add(weekday, day=day.isoformat())
         if days and (budget := budget_in(task)):
-            add(cost_each, f"budget for a day, {budget[0]}: ", total=str(budget[1]), parts=days)
+            add(
+                cost_each,
+                f"budget for a day, {budget[0] or 'of a currency that nobody named'}: ",
+                total=str(budget[1]),
+                parts=days,
+            )
         return [{"id": f"fact-{number}", "text": text, "source": tool} for number, (tool, text) in enumerate(facts, 1)]
 
 
