@@ -100,7 +100,7 @@ def build_code_graph(
     if critics is None:
         # A model that judged its own code accepted every wrong draft, so none does unless it is asked for.
         judge = partial(model_critic, model, stop_phrase=CODE_STOP_PHRASE, structured=False)
-        critics = [] if critic_prompt is None else [judge(prompt=critic_prompt)]
+        critics = [] if critic_prompt is None else [judge(prompt=critic_prompt, what="critic_prompt")]
     check_lists(critics=critics)
     seen = seen_by_refiner(options)
     generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown))

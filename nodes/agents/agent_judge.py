@@ -58,7 +58,9 @@ def agent_judge(
     braced = stop_phrase.replace("{", "{{").replace("}", "}}")
     prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
     templates = [one.replace("STOP_PHRASE", braced) if isinstance(one, str) else one for one in prompts]
-    return kind(model, prompt=templates, stop_phrase=stop_phrase, structured="auto", memory="last", name=None)
+    return kind(
+        model, prompt=templates, stop_phrase=stop_phrase, structured="auto", memory="last", what="critic_prompt"
+    )
 
 
 DONE = "(What was called for it, and what came back:)"

@@ -191,7 +191,8 @@ def name_critics(
             )
         for part in (critic, *getattr(critic, "critics", ())):
             for template in getattr(part, "templates", ()):
-                refuse_unknown(template, (*VARIABLES, *own), what=f"the prompt of the critic {name_of(part)!r}")
+                what = f"{getattr(part, 'what', 'prompt')} of the critic {name_of(part)!r}"
+                refuse_unknown(template, (*VARIABLES, *own), what=what)
         rank = _rank(critic, model)
         name = "self" if rank == SELF and not critic.given_name else name_of(critic)
         taken[name] = taken.get(name, 0) + 1

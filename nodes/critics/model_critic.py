@@ -62,6 +62,7 @@ class ModelCritic(ModelJudge):
             has it.
         memory: `"all"` shows the judge earlier attempts in `history`.
         name: How events name it; default: `self`, or the model's name.
+        what: What the prompt is called in errors.
 
     Raises:
         ValueError: At build: a prompt lacks the draft, or the stop phrase is empty; when a graph is built with it: a
@@ -85,6 +86,7 @@ class ModelCritic(ModelJudge):
         structured: Structured = "auto",
         memory: Memory = "last",
         name: str | None = None,
+        what: str = "prompt",
     ) -> None:
         if not stop_phrase.strip():
             raise ValueError("stop_phrase is empty: an empty reply must never accept a draft")
@@ -93,9 +95,10 @@ class ModelCritic(ModelJudge):
         self.name = name or str(getattr(model, "model_name", None) or getattr(model, "model", None) or "model")
         self.stop_phrase = stop_phrase
         self.memory: Memory = memory
+        self.what = what
         self._judge = structured_model(model, Verdict, structured)
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
-        self.templates = chat_prompt(default if prompt is None else prompt, what="prompt", known=None, needed=["draft"])
+        self.templates = chat_prompt(default if prompt is None else prompt, what=what, known=None, needed=["draft"])
 
     def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""

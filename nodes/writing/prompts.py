@@ -77,7 +77,8 @@ def chat_prompt(
     several = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
     if not several:
         raise ValueError(f"{what} is empty: give a prompt, or several, one a round")
-    return [_template(prompt, what, known, needed) for prompt in several]
+    names = [f"{what}[{number}]" for number in range(len(several))] if len(several) > 1 else [what]
+    return [_template(prompt, name, known, needed) for prompt, name in zip(several, names, strict=True)]
 
 
 def refuse_unknown(template: BaseChatPromptTemplate, known: Sequence[str], *, what: str) -> None:
