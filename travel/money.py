@@ -61,7 +61,8 @@ def budget_in(task: str) -> tuple[str, Decimal] | None:
     bare = None if amounts else BARE_BUDGET.search(task)
     if bare is not None and not is_rate(task, bare):
         amount = _number(bare["before"] or bare["after"])
-        return amount and ("", amount * (1000 if bare["thousands"] or bare["thousands_after"] else 1))
+        times = 1000 if bare["thousands"] or bare["thousands_after"] else 1
+        return None if amount is None else ("", amount * times)
     (only,) = amounts if len(amounts) == 1 else [("", None)]
     return (only[0], only[1]) if only[1] is not None else None
 

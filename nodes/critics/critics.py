@@ -121,7 +121,7 @@ def verifier_critic(
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
     if not _takes(verifier, "task", "draft"):
-        raise TypeError(f"a verifier is a callable (task, draft), which may take state too, not {_described(verifier)}")
+        raise TypeError(f"a verifier is a callable (task, draft), which may take state too, not {verifier!r}")
     oracle = oracle or bool(getattr(verifier, "oracle", False))
     return VerifierCritic(verifier, name or name_of(verifier), oracle, wants)
 
@@ -186,7 +186,7 @@ def name_critics(
     for critic in critics:
         if not _takes(critic, "task", "draft", ()):
             raise TypeError(
-                f"a critic is a callable (task, draft, history) -> Critique, not {_described(critic)}; "
+                f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}; "
                 "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
             )
         for part in (critic, *getattr(critic, "critics", ())):
@@ -226,29 +226,26 @@ def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
 
 def takes_state(target: Any) -> bool:
     """Return whether a critic or verifier has a parameter `state`."""
-    try:
-        return "state" in inspect.signature(target.logic if isinstance(target, DualCallable) else target).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
+    return "state" in getattr(_signature(target), "parameters", ())
 
 
 def _takes(target: Any, *arguments: Any) -> bool:
     """Return whether something can be called with these arguments, and the state by its name where it takes that."""
+    signature = _signature(target)
+    if signature is None:  # as of a builtin
+        return callable(target)
     try:
-        inspect.signature(target).bind(*arguments, **({"state": {}} if takes_state(target) else {}))
+        signature.bind(*arguments, **({"state": {}} if "state" in signature.parameters else {}))
     except TypeError:
         return False
-    except ValueError:
-        return callable(target)
     return True
 
 
-def _described(target: Any) -> str:
-    """Return what something is, for who gave it in a place where it does not fit."""
+def _signature(target: Any) -> inspect.Signature | None:
     try:
-        return f"{name_of(target)}({', '.join(inspect.signature(target).parameters)})"
+        return inspect.signature(target.logic if isinstance(target, DualCallable) else target)
     except (TypeError, ValueError):
-        return repr(target)
+        return None
 
 
 VERDICTS = "True, False, a score from 0 to 1, (False, 'what to mend'), a Critique or None"

@@ -214,12 +214,7 @@ def prompt_messages(
         ValueError: It names a key that nobody has set.
     """
     own = [name for name in template.input_variables if name not in values]
-    if missing := [name for name in own if name not in (state or {})]:
-        raise ValueError(
-            f"the prompt names {{{missing[0]}}}, which is not set: give {missing[0]!r} in the input, or have a node of "
-            "yours write it"
-        )
-    values = {**{name: _shown((state or {})[name]) for name in own}, **values}
+    values = {**values, **{name: _shown(name, {} if state is None else state) for name in own}}
     messages = fenced_messages(template, values)
     innermost_model = innermost(model)
     if not isinstance(innermost_model, BaseChatModel) or innermost_model._llm_type != "anthropic-chat":
@@ -241,10 +236,14 @@ def prompt_messages(
     return [*messages[:at], messages[at].model_copy(update={"content": blocks}), *messages[at + 1 :]]
 
 
-def _shown(value: Any) -> Any:
-    """Return a value as a prompt takes it: what is neither text nor number could hide lines from the fence."""
-    plain = value is None or isinstance(value, str | int | float)
-    return value if plain else json.dumps(value, ensure_ascii=False, default=str)
+def _shown(key: str, state: Mapping[str, Any]) -> Any:
+    """Return a key's value as a prompt takes it: what is neither text nor number could hide lines from the fence."""
+    if key not in state:
+        raise ValueError(
+            f"the prompt names {{{key}}}, which is not set: give {key!r} in the input, or have a node of yours write it"
+        )
+    plain = isinstance(state[key], str | int | float | None)
+    return state[key] if plain else json.dumps(state[key], ensure_ascii=False, default=str)
 
 
 CHANGING = ("draft", "feedback", "history")

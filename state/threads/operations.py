@@ -114,7 +114,7 @@ def replay(thread: Thread) -> Logic[Replay]:
     _, snapshot = yield from _newest(thread)
     values = thread.kind.values_of_last_run(snapshot) if thread.kind.keeps_record else {}
     own = {name: values[name] for name in thread.kind.own if name in values}
-    return replay_record(values, reopened=bool(snapshot.next), own=own)
+    return replay_record(values, reopened=bool(snapshot.next), **own)
 
 
 def diff(thread: Thread, other: Thread | str | None, before: int | None, after: int | None) -> Logic[Diff]:

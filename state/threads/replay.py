@@ -29,7 +29,7 @@ class Replay:
     """One sentence for each thing in which record and result disagree."""
 
 
-def replay_record(values: Mapping[str, Any], *, reopened: bool = False, own: Mapping[str, Any] | None = None) -> Replay:
+def replay_record(values: Mapping[str, Any], *, reopened: bool = False, **own: Any) -> Replay:
     """Return the output recomputed from the record in a thread's state, compared with the output in that state.
 
     Args:
@@ -72,7 +72,7 @@ def replay_record(values: Mapping[str, Any], *, reopened: bool = False, own: Map
         recorded = {**ADDED_LATER, **(values.get("usage") or {})}
         for key, value in output["usage"].items():
             differences += _difference(f"usage.{key}", recorded.get(key), value)
-    return Replay(cast("RefineOutput", {**output, **(own or {})}), not differences, tuple(differences))
+    return Replay(cast("RefineOutput", {**output, **own}), not differences, tuple(differences))
 
 
 ADDED_LATER = {"uncounted_calls": 0}
