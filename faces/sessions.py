@@ -217,11 +217,14 @@ def any_reader(saver: Any, thread_id: str) -> Any:
     It is chosen by the preset that the thread was run with. For a thread whose graph was built in Python, which names
     none, the newest checkpoint tells a search by the state keys that only a search has.
     """
+    from ..state.checked_values import BadCheckpointError
     from .run_config import RunConfig
 
     row = saver.runs.get(thread_id)
-    checkpoint = saver.get_tuple({"configurable": {"thread_id": thread_id}})
-    values = {} if checkpoint is None else checkpoint.checkpoint["channel_values"]
+    values: dict[str, Any] = {}
+    with suppress(BadCheckpointError):  # whoever reads the thread says so
+        if checkpoint := saver.get_tuple({"configurable": {"thread_id": thread_id}}):
+            values = checkpoint.checkpoint["channel_values"]
     try:
         human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
     except BadInputError:

@@ -94,7 +94,7 @@ def build_adaptive_graph(
     seen = {**seen_by_refiner(options), "told": told}
     first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT)
     writers = {
-        "sample": PromptedModel(later, first, what="generate_prompt", told=told, own=seen["own"]),
+        "sample": PromptedModel(later, first, what="generate_prompt", told=told, own=seen.get("own", ())),
         "revise": PromptedModel(later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen),
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)

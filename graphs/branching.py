@@ -268,7 +268,7 @@ def _most_revisions(factor: int, depth: int, beam: int) -> int:
 
 
 OURS = {
-    "input_schema": "is not for a search, which takes a task and limits",
+    **dict.fromkeys(("input_schema", "state_schema"), "is not for a search, which takes a task and limits"),
     "check": "is not for a search, which stops by itself: see stop_when= and limits=",
     "judge_last": "is not for a search: every draft is judged, or none could be chosen",
 }

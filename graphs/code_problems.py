@@ -115,7 +115,7 @@ def build_code_graph(
         **seen,
     )
     writers = {
-        "sample": PromptedModel(later, generate, what="generate_prompt", own=seen["own"]),
+        "sample": PromptedModel(later, generate, what="generate_prompt", own=seen.get("own", ())),
         "repair": repair,
     }
     defaults = {

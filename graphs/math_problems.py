@@ -120,7 +120,7 @@ def build_math_graph(
             sampled(model),
             options.get("generate_prompt", MATH_GENERATE_PROMPT),
             what="generate_prompt",
-            own=seen["own"],
+            own=seen.get("own", ()),
         )
         writers = {"revise": revise, "sample": sample}
         defaults |= {"refine": AdaptiveWriter(writers, MATH_ARMS), "keep": "vote", "limits": {"max_rounds": 2}}

@@ -133,11 +133,11 @@ def _dressed(text: str) -> Iterator[str]:
 
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a refiner's `keep` and `memory`, and the keys of one's own, from options of `build_refine_graph`."""
+    """Return a refiner's `keep` and `memory`, and `own` keys if there are any, from options of `build_refine_graph`."""
     # The last revision, which nobody judges, could never be the best.
     keep = options.get("keep") or ("best" if options.get("judge_last", True) else "last")
     own = tuple(own_keys(options.get("state_schema")))
-    return {"keep": keep, "memory": options.get("memory", "all"), "own": own}
+    return {"keep": keep, "memory": options.get("memory", "all"), **({"own": own} if own else {})}
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
