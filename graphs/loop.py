@@ -34,7 +34,7 @@ from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..nodes.writing.writers import Writer, as_refiner, as_writer
-from ..state.open_state import keys_of_any, open_schemas, own_keys
+from ..state.open_state import open_schemas, own_keys, schemas_with
 from ..state.stopping import is_checked
 from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
@@ -375,7 +375,7 @@ def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False, 
         own: Keys of their state; a fork keeps those that are not the loop's.
     """
     nodes = {name: Step(name, _nothing) for name in ("prepare", "generate", "feedback", "check", "refine")}
-    state, given, output = open_schemas(keys_of_any(own), None, chat=True)
+    state, given, output = schemas_with(own)
     graph = StateGraph(state, input_schema=given, output_schema=output)
     wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
     reader: RefineGraph = compiled(graph, LoopKind(people=human), checkpointer=checkpointer, name="refine")

@@ -13,7 +13,7 @@ from .schema import RefineInput, RefineOutput, RefineState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FROM_RECORD", "keys_of_any", "open_schemas", "own_keys", "own_values"]
+__all__ = ["FROM_RECORD", "open_schemas", "own_keys", "own_values", "schemas_with"]
 
 FROM_RECORD = ("feedback", "history", "round", "context")
 """Variables of prompts that are read off the record, beside `task` and `draft`."""
@@ -67,11 +67,11 @@ def open_schemas(state_schema: Any, input_schema: Any, *, chat: bool) -> tuple[A
     return state, given if input_schema is None else input_schema, output
 
 
-def keys_of_any(keys: Iterable[str]) -> Any:
-    """Return a state with those of these keys that are neither the loop's nor LangGraph's, of any type."""
+def schemas_with(keys: Iterable[str]) -> tuple[Any, Any, Any]:
+    """Return the schemas of a graph with those of these keys that are neither the loop's nor LangGraph's."""
     typed: Any = TypedDict
     own = {key: Any for key in keys if key not in (*LOOP_KEYS, *FROM_RECORD) and key.isidentifier() and key[0] != "_"}
-    return typed("OwnKeys", own) if own else None
+    return open_schemas(typed("OwnKeys", own) if own else None, None, chat=True)
 
 
 def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
