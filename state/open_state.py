@@ -59,11 +59,13 @@ def open_schemas(state_schema: Any, input_schema: Any, *, chat: bool) -> tuple[A
     own, name = own_keys(state_schema), getattr(state_schema, "__name__", "")
     if state_schema is not None:
         state = typed(name, {**_types(state), **_types(state_schema)}, total=False)
+        state.__module__ = state_schema.__module__  # not ours: its keys may hold what the user likes
     # Of LangGraph's managed values (how many steps remain) none may come in or go out.
     kept = {key: NotRequired[kind] for key, kind in own.items() if key in StateGraph(state).channels}
     if kept:
         given = typed(f"{name}Input", {**_types(given), **kept}, total=not chat)
         output = typed(f"{name}Output", {**_types(output), **kept})
+        given.__module__ = output.__module__ = state_schema.__module__
     return state, given if input_schema is None else input_schema, output
 
 

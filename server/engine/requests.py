@@ -159,8 +159,9 @@ def checked_update(update: object, settings: Settings, graph: Any, before: Seque
     schemas = schemas_of(graph)
     if not schemas:
         return values
+    ours = {name: value for name, value in values.items() if name not in kind_of(graph).own}
     try:
-        check_update(values, schemas, also=("feedback",) if kind_of(graph).forkable else ())
+        check_update(ours, schemas, also=("feedback",) if kind_of(graph).forkable else ())
         if values.get("events"):
             check_record([*before, *values["events"]])
     except DATA_ERRORS as error:

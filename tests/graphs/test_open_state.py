@@ -128,6 +128,25 @@ def test_threads_keep_a_key_of_ones_own(schema: Any) -> None:
         assert asked(model)[-1] == "a song for kids"
 
 
+class Thing:
+    """What no type of a checkpoint is."""
+
+
+class Odd(TypedDict):
+    audience: str
+    thing: Thing
+
+
+def test_a_key_may_hold_what_its_user_likes() -> None:
+    """A thread is read and forked also where a key has a type of one's own, or another value than its type says."""
+    with open_checkpointer("memory") as saver:
+        graph = build_refine_graph(ScriptedModel(["one"]), critics=[accept], state_schema=Odd, checkpointer=saver)
+        graph.invoke({"task": "a poem", "audience": 5}, ON)
+        thread = Thread(graph, "own")
+        assert len(thread.history()) == 6
+        assert thread.fork(at=0).resume()["audience"] == 5  # type: ignore[typeddict-item]
+
+
 def test_a_task_that_waits_keeps_its_key_when_the_limits_change() -> None:
     """A thread that stopped before its first node goes on under other limits with all that it was given."""
     with open_checkpointer("memory") as saver:

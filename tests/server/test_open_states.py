@@ -71,10 +71,12 @@ def test_a_server_takes_keeps_and_returns_keys_of_a_preset(start_server: Any, le
         again: Any = client.runs.wait(thread, letter, input={"task": "Write about spring."})
         assert again["audience"] == "readers"
         assert client.threads.get_state(thread)["values"]["audience"] == "readers"  # type: ignore[call-overload]
+        client.threads.update_state(thread, {"audience": "sailors"})
+        assert client.threads.get_state(thread)["values"]["audience"] == "sailors"  # type: ignore[call-overload]
         with pytest.raises(UnprocessableEntityError, match="takes no 'colour'; it takes audience"):
             client.runs.create(None, letter, input={**GIVEN, "colour": "red"})
     server.stop()
     with open_checkpointer(database) as saver:
         fork = Thread(any_reader(saver, thread), thread).fork(at=0, feedback="Shorter.")
         values = any_reader(saver, fork.thread_id).get_state(fork.config).values
-    assert values["audience"] == "readers"
+    assert values["audience"] == "readers"  # as it was there
