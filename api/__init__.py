@@ -32,6 +32,36 @@ if TYPE_CHECKING:
     from .sandbox import Sandbox
     from .state import Critique, Event, Limits, Thread, open_checkpointer, tuned_gc
     from .travel import build_travel_graph
+
+    __all__ = [
+        "Critique",
+        "Event",
+        "Limits",
+        "RefineMiddleware",
+        "Sandbox",
+        "Thread",
+        "__version__",
+        "build_adaptive_graph",
+        "build_agent_graph",
+        "build_branching_graph",
+        "build_code_graph",
+        "build_math_graph",
+        "build_pipeline_graph",
+        "build_reasoning_graph",
+        "build_refine_graph",
+        "build_retrieval_graph",
+        "build_rubric_graph",
+        "build_travel_graph",
+        "build_writing_graph",
+        "calibrated",
+        "chat_model",
+        "human_critic",
+        "model_critic",
+        "open_checkpointer",
+        "tuned_gc",
+        "uses_words",
+        "verifier_critic",
+    ]
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -57,34 +87,5 @@ else:
             "redraft.state": ["Critique", "Event", "Limits", "Thread", "open_checkpointer", "tuned_gc"],
             "redraft.travel": ["build_travel_graph"],
         },
+        needs={"RefineMiddleware": "langchain"},
     )
-
-__all__ = [
-    "Critique",
-    "Event",
-    "Limits",
-    "RefineMiddleware",
-    "Sandbox",
-    "Thread",
-    "__version__",
-    "build_adaptive_graph",
-    "build_agent_graph",
-    "build_branching_graph",
-    "build_code_graph",
-    "build_math_graph",
-    "build_pipeline_graph",
-    "build_reasoning_graph",
-    "build_refine_graph",
-    "build_retrieval_graph",
-    "build_rubric_graph",
-    "build_travel_graph",
-    "build_writing_graph",
-    "calibrated",
-    "chat_model",
-    "human_critic",
-    "model_critic",
-    "open_checkpointer",
-    "tuned_gc",
-    "uses_words",
-    "verifier_critic",
-]

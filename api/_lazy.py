@@ -14,7 +14,7 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, Sequence[str]]
+    package: str, modules: Mapping[str, Sequence[str]], needs: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package that offers names of its modules.
 
@@ -25,6 +25,8 @@ def lazy_names(
     Args:
         package: the package's `__name__`.
         modules: for each module, by its full name, the names that the package offers from it.
+        needs: for a name that an extra gives, the module that it needs. Such a package leaves its `__all__` to these
+            functions: where the extra is not installed, `import *` and `help` do without the name.
     """
     homes = {name: module for module, names in modules.items() for name in names}
 
@@ -33,6 +35,8 @@ def lazy_names(
         if home := MOVED.get(package, {}).get(name):
             warn(f"{package}.{name} is {home}.{name} now; the old name goes with 0.3", DeprecationWarning, stacklevel=2)
             return getattr(import_module(home), name)
+        if name == "__all__" and needs is not None:
+            return module_dir()
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
         found = getattr(import_module(homes[name]), name)
@@ -40,9 +44,15 @@ def lazy_names(
         return found
 
     def module_dir() -> list[str]:
-        return sorted(homes)
+        return sorted(name for name in homes if name not in (needs or {}) or _installed((needs or {})[name]))
 
     return module_getattr, module_dir
+
+
+def _installed(module: str) -> bool:
+    from importlib.util import find_spec  # here, since `import redraft` does without it
+
+    return find_spec(module) is not None
 
 
 MOVED = {

@@ -33,7 +33,7 @@ from .problems import BadInputError
 from .signing import is_own, signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
@@ -311,7 +311,7 @@ class RunConfig(BaseModel):
 
     @staticmethod
     def reader(
-        checkpointer: Any, *, human: bool = False, search: bool = False
+        checkpointer: Any, *, human: bool = False, search: bool = False, own: Sequence[str] = ()
     ) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return a graph that reads and forks threads of every preset, and runs none: it has no model.
 
@@ -319,6 +319,7 @@ class RunConfig(BaseModel):
             checkpointer: Where the threads are.
             human: Whether a person is asked in them: a fork must not go past their node.
             search: Whether they are of `build_branching_graph`.
+            own: Keys of their state; a fork keeps those that are not the loop's.
         """
         from ..graphs.loop import loop_reader
 
@@ -328,7 +329,7 @@ class RunConfig(BaseModel):
             from ..graphs.branching import build_branching_graph
 
             return build_branching_graph(FakeListChatModel(responses=[]), checkpointer=checkpointer)
-        return loop_reader(checkpointer, human=human)
+        return loop_reader(checkpointer, human=human, own=own)
 
 
 def small_model_options(spec: str, preset: str) -> dict[str, str]:

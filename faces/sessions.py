@@ -217,19 +217,23 @@ def any_reader(saver: Any, thread_id: str) -> Any:
     It is chosen by the preset that the thread was run with. For a thread whose graph was built in Python, which names
     none, the newest checkpoint tells a search by the state keys that only a search has.
     """
+    from ..graphs.presets import PRESETS
+    from ..state.checked_values import BadCheckpointError
     from .run_config import RunConfig
 
     row = saver.runs.get(thread_id)
+    values: dict[str, Any] = {}
+    if row is None or row.preset not in {preset.name for preset in PRESETS}:  # whose states have no keys but the loop's
+        with suppress(BadCheckpointError):  # whoever reads the thread says so
+            checkpoint = saver.get_tuple({"configurable": {"thread_id": thread_id}})
+            values = {} if checkpoint is None else checkpoint.checkpoint["channel_values"]
     try:
         human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
     except BadInputError:
         # Built in Python, or by another version: it can be read all the same.
         human = False
-    if row is not None and row.preset is not None:
-        return RunConfig.reader(saver, human=human, search=row.preset == "branching")
-    checkpoint = saver.get_tuple({"configurable": {"thread_id": thread_id}})
-    search = checkpoint is not None and checkpoint.checkpoint["channel_values"].keys() >= SEARCH_KEYS
-    return RunConfig.reader(saver, human=human, search=search)
+    search = row.preset == "branching" if row and row.preset else values.keys() >= SEARCH_KEYS
+    return RunConfig.reader(saver, human=human, search=search, own=[*values])
 
 
 SEARCH_KEYS = {"search", "plans", "going", "judging"}

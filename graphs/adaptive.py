@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.arguments import check_lists
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.mending.ladder import wishes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..state.critique import Verifier
+    from ..state.critique import AnyVerifier
     from .loop import RefineGraph
 
 __all__ = ["ADAPTIVE_ARMS", "build_adaptive_graph"]
@@ -39,7 +40,7 @@ def build_adaptive_graph(
     model: BaseChatModel,
     *,
     critics: Sequence[Any] = (),
-    verifiers: Sequence[Verifier] = (),
+    verifiers: Sequence[AnyVerifier] = (),
     arms: Sequence[Arm] | None = None,
     **options: Any,
 ) -> RefineGraph:
@@ -68,6 +69,7 @@ def build_adaptive_graph(
         >>> graph.invoke({"task": "Write about rain."})["answer"]
         'Rain on a roof.'
     """
+    check_lists(critics=critics, verifiers=verifiers)
     if not verifiers and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(
             "adaptive chooses by evidence: give --verify (verifiers=) or --critic (critics=), program for numbers or "
@@ -92,7 +94,7 @@ def build_adaptive_graph(
     seen = {**seen_by_refiner(options), "told": told}
     first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT)
     writers = {
-        "sample": PromptedModel(later, first, what="generate_prompt", told=told),
+        "sample": PromptedModel(later, first, what="generate_prompt", told=told, own=seen.get("own", ())),
         "revise": PromptedModel(later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen),
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)

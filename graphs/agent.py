@@ -14,7 +14,7 @@ from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT
 from ..nodes.agents.agent_runs import agent_reviser, agent_writer
 from ..nodes.agents.react import react_agent
 from ..nodes.agents.structured_answers import AnswerRefiner
-from ..nodes.arguments import refuse
+from ..nodes.arguments import check_lists, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import parted
 from ..nodes.mending.ladder import wishes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..nodes.writing.prompts import Prompts
     from ..nodes.writing.writers import Writer
-    from ..state.critique import Critic, Verifier
+    from ..state.critique import AnyVerifier, Critic
     from ..state.schema import RefineInput, RefineOutput, RefineState
 
     AgentGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
@@ -54,7 +54,7 @@ def build_agent_graph(
     max_calls: int | None = None,
     critic: AgentCritic | Sequence[AgentCritic] | None = None,
     critics: Sequence[AgentCritic] | None = None,
-    verifiers: Sequence[Verifier] = (),
+    verifiers: Sequence[AnyVerifier] = (),
     critic_prompt: Prompts | None = None,
     refine: Literal["base"] | Writer | Mapping[str, Literal["base"] | Writer | Prompts] | None = None,
     revise_with_tools: bool = False,
@@ -135,6 +135,7 @@ def build_agent_graph(
         critics = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
     elif critics is None:
         critics = [] if verifiers or feedback is not None else [model]
+    check_lists(critics=critics, verifiers=verifiers)
     seen = seen_by_refiner(options)
     prompt = options.pop("refine_prompt", None) or refiner_prompt
     if revise_with_tools and refine is not None:

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
-from ..nodes.arguments import checked_count, refuse
+from ..nodes.arguments import check_lists, checked_count, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import as_critics
 from ..nodes.fingerprint import fingerprint
@@ -31,7 +31,7 @@ from ..state.schema import RefineInput
 from ..state.threads.checked_graph import compiled
 from ..state.threads.kind import kind_of
 from ..state.usage import add_usage
-from .loop import build_refine_graph, default_prices
+from .loop import build_refine_graph, price_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
     from ..nodes.runtime.meter import Prices
-    from ..state.critique import Verifier
+    from ..state.critique import AnyVerifier
 
     BranchingGraph = CompiledStateGraph[BranchingState, None, RefineInput, BranchingOutput]
 
@@ -52,7 +52,7 @@ def build_branching_graph(
     model: BaseChatModel,
     *,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[Verifier] = (),
+    verifiers: Sequence[AnyVerifier] = (),
     branching_factor: int = 3,
     depth: int = 2,
     beam_width: int = 1,
@@ -63,7 +63,7 @@ def build_branching_graph(
     max_concurrency: int = 4,
     critic_prompt: Prompts | None = None,
     limits: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
+    prices: Prices | Mapping[str, Any] | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "branching",
     **options: Any,
@@ -101,7 +101,7 @@ def build_branching_graph(
         limits: Hold for all paths together: tokens, dollars, seconds in model calls; `max_rounds` is the most
             revisions, by default as many as the search can make. `patience` holds within a path. A plain dict leaves
             the others as they are; a `Limits` sets them all, `max_rounds=3` too.
-        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        prices: As in `build_refine_graph`.
         checkpointer: As in `StateGraph.compile`.
         name: Name of the graph.
         options: Everything else that `build_refine_graph` takes, but for `check`, `judge_last` and `input_schema`.
@@ -133,7 +133,7 @@ def build_branching_graph(
         raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")
     critics = _critics(model, critics, verifiers, options.get("feedback"), critic_prompt)
     compare = _comparing(judge, judge_prompt)
-    prices = prices if prices is not None else default_prices()
+    prices = price_table(prices)
     keep = seen_by_refiner(options)["keep"]
     several = list(vary) or [Variation()]
     names = names_of(several)
@@ -199,11 +199,12 @@ def build_branching_graph(
 def _critics(
     model: BaseChatModel,
     critics: Sequence[Any] | None,
-    verifiers: Sequence[Verifier],
+    verifiers: Sequence[AnyVerifier],
     feedback: Any,
     prompt: Prompts | None,
 ) -> list[Any]:
     """Return the critics of every path."""
+    check_lists(critics=critics, verifiers=verifiers)
     check_critics(critics or ())
     if critics is None and not verifiers and feedback is None:
         # One for all, on the writer of most: scores of different judges can't be compared.
@@ -267,7 +268,7 @@ def _most_revisions(factor: int, depth: int, beam: int) -> int:
 
 
 OURS = {
-    "input_schema": "is not for a search, which takes a task and limits",
+    **dict.fromkeys(("input_schema", "state_schema"), "is not for a search, which takes a task and limits"),
     "check": "is not for a search, which stops by itself: see stop_when= and limits=",
     "judge_last": "is not for a search: every draft is judged, or none could be chosen",
 }

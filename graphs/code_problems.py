@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.arguments import check_lists
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
 from ..nodes.verify.code_replies import code_task, read_code
@@ -99,7 +100,8 @@ def build_code_graph(
     if critics is None:
         # A model that judged its own code accepted every wrong draft, so none does unless it is asked for.
         judge = partial(model_critic, model, stop_phrase=CODE_STOP_PHRASE, structured=False)
-        critics = [] if critic_prompt is None else [judge(prompt=critic_prompt)]
+        critics = [] if critic_prompt is None else [judge(prompt=critic_prompt, what="critic_prompt")]
+    check_lists(critics=critics)
     seen = seen_by_refiner(options)
     generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown))
     own = options.pop("refine_prompt", None)
@@ -113,7 +115,7 @@ def build_code_graph(
         **seen,
     )
     writers = {
-        "sample": PromptedModel(later, generate, what="generate_prompt"),
+        "sample": PromptedModel(later, generate, what="generate_prompt", own=seen.get("own", ())),
         "repair": repair,
     }
     defaults = {

@@ -8,11 +8,13 @@ START → prepare → generate → feedback → check ──┬─ stop_reason s
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langgraph.graph import END, START, StateGraph
 
+from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import CALLABLE, NamedCritic, VerifierCritic, name_critics, verifier_critic
 from ..nodes.critics.registry import as_critics
@@ -32,14 +34,13 @@ from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
 from ..nodes.writing.writers import Writer, as_refiner, as_writer
-from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
-from ..state.schema import RefineInput, RefineOutput, RefineState
+from ..state.open_state import open_schemas, own_keys, schemas_with
 from ..state.stopping import is_checked
 from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -49,11 +50,12 @@ if TYPE_CHECKING:
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.writers import ChooseRefiner
     from ..state.choices import Arm
-    from ..state.critique import Verifier
+    from ..state.critique import AnyVerifier
+    from ..state.schema import RefineInput, RefineOutput, RefineState
 
     RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
 
-__all__ = ["TASK_ONLY", "build_refine_graph", "default_prices", "loop_reader"]
+__all__ = ["TASK_ONLY", "build_refine_graph", "loop_reader", "price_table"]
 
 LOG = logging.getLogger("redraft")
 
@@ -64,7 +66,7 @@ SUPERSTEPS = {("step", False): 3, ("step", True): 4, ("round", False): 1, ("roun
 
 NO_MODEL = "without a model, give generate=, refine= and critics= (or feedback=)"
 
-TASK_ONLY: Mapping[str, Any] = {"state_schema": RefineState, "input_schema": RefineInput}
+TASK_ONLY: Mapping[str, Any] = {"chat": False}
 """Options of a preset that is no chat: who judges there would not know what was said before the task."""
 
 
@@ -127,7 +129,7 @@ def build_refine_graph(
     model: BaseChatModel | None = None,
     *,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[Verifier] = (),
+    verifiers: Sequence[AnyVerifier] = (),
     generate: Writer | None = None,
     feedback: Any = None,
     check: Any = None,
@@ -144,13 +146,14 @@ def build_refine_graph(
     tell_checks: bool = True,
     rungs: Sequence[Arm] = LADDER,
     limits: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
+    prices: Prices | Mapping[str, Any] | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     journal: bool | None = None,
     checkpoints: Checkpoints = "step",
     store: BaseStore | None = None,
-    state_schema: type[RefineState] = ConversationState,
-    input_schema: type[RefineInput] = ConversationInput,  # type: ignore[assignment]  # which needs no task
+    state_schema: type[Any] | None = None,
+    input_schema: type[Any] | None = None,
+    chat: bool = True,
     name: str = "refine",
 ) -> RefineGraph:
     """Return the loop as an ordinary compiled graph: it streams, draws itself, and works as a node in another graph.
@@ -190,7 +193,7 @@ def build_refine_graph(
         rungs: Where verifiers judge, the ways to mend a draft in order, and how often each may bring nothing: `mend`
             (the draft and what one check found), `rewrite` (the draft out of sight), `sample` (from the task alone).
         limits: Used where the caller gives none.
-        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        prices: Turns tokens into dollars: a `redraft.models.PriceTable`, or what it takes. Default: the bundled list.
         checkpointer: As in `StateGraph.compile`.
         journal: Whether replies are kept as they come, so that no finished call is paid twice, see
             `redraft.nodes.runtime`. Default: where the saver in force is one of `open_checkpointer`. A run's own config
@@ -199,10 +202,11 @@ def build_refine_graph(
             superstep that writes it, which takes a durable run less CPU (see `docs/threads.md`). Results and forks
             are the same, and a thread that was begun with one goes on with the other.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
-        state_schema: A subclass of `RefineState` with the keys that nodes of yours add; LangGraph drops all others.
-            Default: one with `messages`.
-        input_schema: A subclass of `RefineInput` with those of them that a caller may give. Default: one with
-            `messages`.
+        state_schema: A TypedDict with keys of yours beside the loop's. A caller may give them with the task, they stay
+            with the thread until they are given again, stand in prompts by their names, reach critics and verifiers
+            that take `state`, and come back in the output. LangGraph drops all others that a node writes.
+        input_schema: Narrows what a caller may give to the keys of this TypedDict.
+        chat: Whether the input may be `messages` in place of a task.
         name: Name of the graph, as a node and in traces.
 
     Raises:
@@ -219,10 +223,11 @@ def build_refine_graph(
         >>> graph.invoke({"task": "Write about rain."})["answer"]
         'Rain falls. It drums on the roof.'
     """
-    prices = default_prices() if prices is None else prices
+    prices = price_table(prices)
     if checkpoints not in get_args(Checkpoints):
         raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
-    named = _judges(model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last)
+    own = tuple(own_keys(state_schema))
+    named = _judges(model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last, own=own)
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
     # People lead from draft to draft, and rank none of them.
@@ -241,7 +246,7 @@ def build_refine_graph(
         critics=critic_names,
         checks=checks,
         seen={"keep": keep, "memory": memory},
-        told=told,
+        asking={"told": told, "own": own},
         rungs=rungs,
     )
 
@@ -255,8 +260,8 @@ def build_refine_graph(
     if isinstance(revise, AdaptiveWriter):
         options["arms"] = [list(arm) for arm in revise.arms]
 
-    output = ConversationOutput if "messages" in get_type_hints(state_schema) else RefineOutput
-    graph = StateGraph(state_schema, input_schema=input_schema, output_schema=output)
+    state, given, output = open_schemas(state_schema, input_schema, chat=chat)
+    graph = StateGraph(state, input_schema=given, output_schema=output)
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
     identity = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
@@ -281,7 +286,7 @@ def build_refine_graph(
         one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=identity, options=options)
+    kind = LoopKind(people=bool(people), fingerprint=identity, options=options, own=own)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
@@ -290,13 +295,15 @@ def build_refine_graph(
 def _judges(
     model: BaseChatModel | None,
     critics: Sequence[Any] | None,
-    verifiers: Sequence[Verifier],
+    verifiers: Sequence[AnyVerifier],
     feedback: Any,
     *,
     prompt: Prompts | None,
     judge_last: bool,
+    own: Sequence[str],
 ) -> list[NamedCritic]:
     """Return the critics of a loop: those given, the function in their place, or else the model itself."""
+    check_lists(critics=critics, verifiers=verifiers)
     if model is None and feedback is None and not critics and not verifiers:
         raise ValueError(NO_MODEL)
     if feedback is not None and (critics or verifiers):
@@ -307,7 +314,7 @@ def _judges(
     judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]
     if feedback is not None:
         return [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
-    named = name_critics(judges, model=model)
+    named = name_critics(judges, model=model, own=own)
     if not judge_last and any(critic.verifier for critic in named):
         raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
     return named
@@ -322,22 +329,25 @@ def _writers(
     critics: Sequence[str] | None,
     checks: Mapping[str, VerifierCritic],
     seen: Mapping[str, Any],
-    told: str,
+    asking: Mapping[str, Any],
     rungs: Sequence[Arm],
 ) -> tuple[Writer, Writer]:
-    """Return who drafts and who revises: each the writer given, or the model asked with its prompt."""
+    """Return who drafts and who revises: each the writer given, or the model asked with its prompt.
+
+    `asking` holds what a model is told with the task, and which keys of one's own its prompts may name.
+    """
 
     def asked(prompts: Prompts, what: str) -> Writer:
         if model is None:
             raise ValueError(f"{what} is a prompt, and there is no model to ask with it")
-        return PromptedModel(model, prompts, what=what, told=told, **seen)
+        return PromptedModel(model, prompts, what=what, **asking, **seen)
 
     generate, generate_prompt = first
     refine, refine_prompt = later
     if model is None and (generate is None or refine is None):
         raise ValueError(NO_MODEL)
     if generate_prompt is None:
-        generate_prompt = CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT
+        generate_prompt = CHECKED_GENERATE_PROMPT if asking["told"] else GENERATE_PROMPT
     drafts = asked(generate_prompt, "generate_prompt") if generate is None else as_writer(generate, **seen)
     if model is not None and checks and refine is None and refine_prompt is None and choose_refiner is None:
         ladder = Ladder(
@@ -345,16 +355,16 @@ def _writers(
             checks,
             revise_prompt=REFINE_PROMPT,
             generate_prompt=generate_prompt,
-            told=told,
             keep=seen["keep"],
             arms=rungs,
+            **asking,
         )
         return drafts, ladder
     given = (REFINE_PROMPT if refine_prompt is None else refine_prompt) if refine is None else refine
     return drafts, as_refiner(given, choose_refiner, asked, critics=critics, **seen)
 
 
-def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) -> RefineGraph:
+def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False, own: Sequence[str] = ()) -> RefineGraph:
     """Return a graph wired as the loop, whose nodes do nothing: it reads and forks threads, and runs none.
 
     A fork that it writes goes on with the graph of its parent, so it has no fingerprint of its own.
@@ -362,9 +372,11 @@ def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) 
     Args:
         checkpointer: Where the threads are.
         human: Whether a person is asked in them: a fork must not go past their node.
+        own: Keys of their state; a fork keeps those that are not the loop's.
     """
     nodes = {name: Step(name, _nothing) for name in ("prepare", "generate", "feedback", "check", "refine")}
-    graph = StateGraph(ConversationState, input_schema=ConversationInput, output_schema=ConversationOutput)
+    state, given, output = schemas_with(own)
+    graph = StateGraph(state, input_schema=given, output_schema=output)
     wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
     reader: RefineGraph = compiled(graph, LoopKind(people=human), checkpointer=checkpointer, name="refine")
     return reader
@@ -383,8 +395,17 @@ def say_uncalibrated() -> None:
     )
 
 
-def default_prices() -> Prices:
-    """Return the price table that a graph counts with where none is given."""
+def price_table(prices: Prices | Mapping[str, Any] | None) -> Prices:
+    """Return the price table that a graph counts with: the one given, or one with these prices by model, or the usual.
+
+    Raises:
+        ValueError: A price makes no sense.
+        TypeError: It is no price table.
+    """
     from ..models import PriceTable
 
-    return PriceTable()
+    if prices is None or isinstance(prices, Mapping):
+        return PriceTable(prices)
+    if not callable(getattr(prices, "cost_usd", None)):
+        raise TypeError(f"prices is a redraft.models.PriceTable, or prices by model, not {prices!r:.200}")
+    return prices

@@ -15,7 +15,7 @@ from ..nodes.critics.program_critic import OUTVOTED, program_critic
 from ..nodes.verify.numeric_answers import extract_number
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.evidence_writer import EvidenceWriter
-from ..nodes.writing.prompts import PromptedModel, Prompts, seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, Prompts, chat_prompt, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
 from ..state.choices import Arm
 from .loop import TASK_ONLY, build_refine_graph
@@ -117,7 +117,10 @@ def build_math_graph(
     }
     if own_judge and [*several] == ["program"]:
         sample = PromptedModel(
-            sampled(model), options.get("generate_prompt", MATH_GENERATE_PROMPT), what="generate_prompt"
+            sampled(model),
+            options.get("generate_prompt", MATH_GENERATE_PROMPT),
+            what="generate_prompt",
+            own=seen.get("own", ()),
         )
         writers = {"revise": revise, "sample": sample}
         defaults |= {"refine": AdaptiveWriter(writers, MATH_ARMS), "keep": "vote", "limits": {"max_rounds": 2}}
@@ -169,6 +172,7 @@ def _critic(
     if critic == "program":
         from ..nodes.programs import default_sandbox
 
+        chat_prompt(programs or "", what="program_prompts")
         return program_critic(model, sandbox or default_sandbox(), prompts=programs or None)
     if critic == "self":
         judge = model
@@ -179,7 +183,7 @@ def _critic(
     else:
         raise ValueError(f"critic must be 'program', 'self', a chat model or a critic, not {critic!r}")
     # In words and not as structured output, which the published method has none of.
-    return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False)
+    return model_critic(judge, prompt=prompt, stop_phrase="SOLUTION_IS_CORRECT", structured=False, what="critic_prompt")
 
 
 MATH_GENERATE_PROMPT = """\

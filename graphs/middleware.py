@@ -19,6 +19,7 @@ from langgraph.types import Command
 from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
 from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
+from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import name_critics
 from ..nodes.feedback import CriticsAfter
@@ -37,7 +38,7 @@ from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
 from ..state.summary import attempts
-from .loop import default_prices
+from .loop import price_table
 
 try:
     from langchain.agents.middleware import AgentMiddleware, hook_config
@@ -104,7 +105,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         files: Patterns of paths, such as `"/report.md"` or `"/out/*"`: files in a deep agent's state that belong to its
             answer. They are judged after it, and in the end are those of the best draft. Not with structured responses.
         tell_checks: Whether the agent is told in its system prompt what the verifiers among the critics want.
-        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        prices: As in `build_refine_graph`.
 
     Raises:
         ImportError: LangChain's agents are not installed (the extra `agents`).
@@ -134,17 +135,18 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         critics_after: CriticsAfter = "undecided",
         files: Sequence[str] = (),
         tell_checks: bool = True,
-        prices: Prices | None = None,
+        prices: Prices | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self._files = (files,) if isinstance(files, str) else tuple(files)
+        check_lists(critics=critics)
         if not critics:
             raise ValueError("critics is empty: nobody would judge the agent's answers")
         judges = [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
         named = name_critics(judges, model=None)
         people = [critic for critic in named if critic.human]
         others = [critic for critic in named if not critic.human]
-        prices = prices if prices is not None else default_prices()
+        prices = price_table(prices)
         self._keep: Keep = seen_by_refiner({"keep": keep, "judge_last": bool(others)})["keep"]
         self._prices = prices
         self._told = wishes(critics).strip() if tell_checks else ""

@@ -50,7 +50,7 @@ from ..nodes.writing.writers import as_writer
 from ..state.schema import RefineOutput
 from ..state.summary import latest_draft
 from ..state.threads.checked_graph import compiled
-from .loop import default_prices
+from .loop import price_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,7 @@ def build_pipeline_graph(
     improve_prompt: Prompts = IMPROVE_PROMPT,
     think_prompt: Prompts = THINK_PROMPT,
     limits: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
+    prices: Prices | Mapping[str, Any] | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "pipeline",
 ) -> PipelineGraph:
@@ -112,7 +112,7 @@ def build_pipeline_graph(
         think_prompt: Template over `task` and `context`.
         limits: Budgets, which hold over all topics of one run; `max_rounds` plays no part, the pipeline says how often
             the text is improved.
-        prices: Turns tokens into dollars. Default: `redraft.models.PriceTable()`.
+        prices: As in `build_refine_graph`.
         checkpointer: As in `StateGraph.compile`.
         name: Name of the graph.
 
@@ -132,7 +132,7 @@ def build_pipeline_graph(
     k = top_k if k is None else k
     checked_count("top_k", k, least=1)
     parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)
-    prices = prices if prices is not None else default_prices()
+    prices = price_table(prices)
 
     def asks(*, scored: bool) -> ReasoningSteps:
         return ReasoningSteps(

@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.arguments import checked_count, refuse
-from ..nodes.critics.critics import name_critics, verifier_critic
+from ..nodes.arguments import check_lists, checked_count, refuse
+from ..nodes.critics.critics import VerifierCritic, verifier_critic
 from ..nodes.critics.registry import parted
 from ..nodes.documents import measured, named_documents
 from ..nodes.reasoning.arrows import Arrow, LoadDocuments, LoopArrow
@@ -26,7 +26,7 @@ from ..nodes.reasoning.steps import (
 )
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
-from .loop import TASK_ONLY, build_refine_graph
+from .loop import TASK_ONLY, build_refine_graph, price_table
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.prompts import Prompts
-    from ..state.critique import Verifier
+    from ..state.critique import AnyVerifier
     from .loop import RefineGraph
 
 __all__ = [
@@ -60,7 +60,7 @@ def build_reasoning_graph(
     iterations: int = 3,
     critic: BaseChatModel | None = None,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[Verifier] = (),
+    verifiers: Sequence[AnyVerifier] = (),
     threshold: float | None = None,
     documents: Any = None,
     index: str | None = None,
@@ -141,11 +141,11 @@ def build_reasoning_graph(
         "refine": steps.writer("improve", tools=tools),
         "limits": _limits(iterations, options.pop("limits", None)),
         # Judging the last improvement would be one call more than 1 + 2N; with a program it is free.
-        "judge_last": any(critic.verifier for critic in name_critics(options.get("critics") or (), model=model)),
+        "judge_last": any(isinstance(critic, VerifierCritic) for critic in options.get("critics") or ()),
         "name": "reasoning",
     }
     if documents is not None:
-        defaults["prepare"] = retrieve(documents, k=top_k, query=query, prices=options.get("prices"))
+        defaults["prepare"] = retrieve(documents, k=top_k, query=query, prices=price_table(options.get("prices")))
     # Not by truth: `critics=[]` asks for none, and is no reason to add one.
     if options.get("feedback") is None and options.get("critics") is None:
         defaults["critics"] = [steps.judge(tools=tools)]
@@ -156,11 +156,12 @@ def build_reasoning_graph(
 
 
 def _critics(
-    critic: BaseChatModel | None, critics: Sequence[Any] | None, verifiers: Sequence[Verifier]
+    critic: BaseChatModel | None, critics: Sequence[Any] | None, verifiers: Sequence[AnyVerifier]
 ) -> tuple[BaseChatModel | None, list[Any] | None]:
     """Return the model that criticises, and who judges in its place."""
     if verifiers and (critic is not None or critics):
         raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")
+    check_lists(critics=critics, verifiers=verifiers)
     models, others = parted(critics or ())
     if models and (len(models) > 1 or others or critic is not None):
         raise ValueError("in reasoning one model criticises: give it as critic=, or alone in critics=")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..nodes.arguments import check_lists
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.mending.ladder import WISHES
 from ..nodes.verify.json_schema import matches_json_schema
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.writing.prompts import Prompts
-    from ..state.critique import Verifier
+    from ..state.critique import AnyVerifier
     from .loop import RefineGraph
 
 __all__ = [
@@ -46,7 +47,7 @@ WRITING_ARMS = (Arm("revise", tries=2), Arm("rewrite", tries=1))
 def build_writing_graph(
     model: BaseChatModel,
     *,
-    verifiers: Sequence[Verifier | VerifierCritic] = (),
+    verifiers: Sequence[AnyVerifier | VerifierCritic] = (),
     words: Sequence[str] = (),
     min_words: int | None = None,
     max_words: int | None = None,
@@ -91,6 +92,7 @@ def build_writing_graph(
         >>> graph.invoke({"task": "Write about autumn."})["answer"]
         'Wind shakes the last leaf.'
     """
+    check_lists(critics=critics, verifiers=verifiers)
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
@@ -147,7 +149,7 @@ def _constraints(
     """Return the constraints as critics."""
     if isinstance(words, str):
         raise ValueError(f"words must be a list of words, not the text {words!r}")  # noqa: TRY004  as any other bad one
-    constraints: list[tuple[str, bool, Callable[[], Verifier]]] = [
+    constraints: list[tuple[str, bool, Callable[[], AnyVerifier]]] = [
         (f"words={words!r}", bool(words), lambda: uses_words(*words)),
         (f"min_words={length[0]!r}, max_words={length[1]!r}", length != (None, None), lambda: has_length(*length)),
         (f"pattern={pattern!r}", pattern is not None, lambda: matches(pattern or "")),
@@ -167,7 +169,7 @@ def _constraints(
     return critics
 
 
-def _as_critic(check: Verifier) -> VerifierCritic:
+def _as_critic(check: AnyVerifier) -> VerifierCritic:
     if not callable(check):
         raise TypeError(f"each of verifiers is a callable (task, draft) -> Critique, not {check!r}")
     return verifier_critic(check)

@@ -148,7 +148,8 @@ def _entries(entries: object, *, where: str) -> dict[str, Price]:
             prices[name] = Price.model_validate(dict(entry) if isinstance(entry, Mapping) else entry)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'entry'}: {e['msg']}" for e in error.errors())
-            raise ValueError(f"{where}: entry {name!r} is wrong: {wrong}") from None
+            right = "{'input_per_mtok': 0.5, 'output_per_mtok': 1.5}"
+            raise ValueError(f"{where}: entry {name!r} is wrong: {wrong}; right is {right}, say") from None
     return prices
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["checked_count", "checked_share", "checked_temperature", "refuse"]
+__all__ = ["check_lists", "checked_count", "checked_share", "checked_temperature", "refuse"]
 
 
 def checked_count(name: str, value: Any, *, least: int) -> int:
@@ -15,6 +13,13 @@ def checked_count(name: str, value: Any, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
     return int(value)
+
+
+def check_lists(**given: Any) -> None:
+    """Raise TypeError where an argument is one thing in place of a list of such things."""
+    for name, value in given.items():
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable | None):
+            raise TypeError(f"{name} must be a list, as in {name}=[…], not {value!r:.200}")
 
 
 def checked_share(name: str, value: Any) -> float:

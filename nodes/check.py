@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,6 +16,7 @@ from ..state.stopping import (
     StopReason,
     could_not_be_judged,
     decide,
+    error_of,
     nearly_spent,
     refused_budget,
     since_verdict,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from .writing.prompts import Keep
 
 __all__ = ["EXPLANATIONS", "check", "outcome_values"]
+
+LOG = logging.getLogger("redraft")
 
 EXPLANATIONS: Mapping[StopReason | None, str] = {
     "failed": "An error ended the run; the answer is the best draft so far.",
@@ -97,7 +101,9 @@ def check(
         for budget in verdict.get("warned", ()):
             emit(**warning(budget, verdict["round"]))
         sealed = recorded({**state, **extra}, *news, verdict)
-        values = outcome_values(state["events"], reason, best)
+        values = outcome_values(state["events"], reason, best, sealed["events"])
+        if values["error"] is not None:
+            LOG.error("a run ended as failed: %s", values["error"])
         # What stays as it was is not written again: a saver would keep a row of it each round.
         changed = {key: value for key, value in values.items() if key not in state or state[key] != value}
         return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}
@@ -142,7 +148,7 @@ def _verdict(
         verdict["choice"], verdict["text"] = choice
     if out_of_steps:
         verdict["out_of_steps"] = True
-    if near := nearly_spent(events, limits):
+    if near := nearly_spent(events, limits, another_round=reason is None):
         verdict["warned"] = near
     summary = summary_of(events)
     if summary.oracle:
@@ -161,8 +167,17 @@ def _why_stuck(events: Sequence[Event]) -> str:
     return f"No way to go on is left: {tried} brought nothing better." if tried else ""
 
 
-def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Attempt | None) -> dict[str, Any]:
-    """Return the output of a run: the values of the best draft, and what the run cost."""
+def outcome_values(
+    events: Sequence[Event], reason: StopReason | None, best: Attempt | None, news: Sequence[Event] = ()
+) -> dict[str, Any]:
+    """Return the output of a run: the values of the best draft, what the run cost, and the error that ended it.
+
+    Args:
+        events: The record.
+        reason: Why it ends.
+        best: The answer.
+        news: Events that are not in the record yet.
+    """
     summary = summary_of(events)
     values: dict[str, Any] = {
         "stop_reason": reason,
@@ -172,6 +187,7 @@ def outcome_values(events: Sequence[Event], reason: StopReason | None, best: Att
         "accepted_by": accepted_by(best),
         "oracle": summary.oracle,
         "usage": {**summary.usage},
+        "error": error_of(events, reason, news),
     }
     if best and reason and (name := answer_id(events)):
         values["messages"] = [AIMessage(best.text, id=name)]

@@ -150,14 +150,22 @@ def _asked(
 ) -> Generator[Do, Any, tuple[list[dict[str, Any]], bool, bool]]:
     """Ask one critic; return the events of the answer, whether there is none, and whether the draft was edited."""
     state = judging.state
-    # Frozen: a critic sees the record, and must not append to it.
-    question = (state,) if critic.takes_state else (state["task"], attempt.text, frozen(state["events"]))
+    question, named = _question(critic, attempt.text, state)
     about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
-    outcome = yield from call(critic.call, *question, config=config, prices=prices, state=state, **about)
+    outcome = yield from call(critic.call, *question, named=named, config=config, prices=prices, state=state, **about)
     news, failed = _news(critic, attempt.round, outcome, node=node)
     if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
         return news, failed, False
     return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
+
+
+def _question(critic: NamedCritic, draft: str, state: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a critic is asked with, and those by name; the state's `draft` is what it judges."""
+    if critic.takes_state:
+        return ({**state, "draft": draft},), {}
+    record = frozen(state["events"])  # a critic sees the record, and must not append to it
+    named = {"state": {**state, "events": record, "draft": draft}} if critic.named_state else {}
+    return (state["task"], draft, record), named
 
 
 def _critics_heard(attempt: Attempt) -> set[str]:
@@ -180,8 +188,8 @@ def _edited(
     number = rounds(state["events"]) + 1
     news = edited_draft(edit, base=attempt.round, number=number, by=edit.by or person.name)
     for check in person.checks:
-        question = (state["task"], edit.draft, frozen(state["events"]))
-        outcome = yield from call(check.call, *question, config=config, prices=None)
+        question, named = _question(check, edit.draft, state)
+        outcome = yield from call(check.call, *question, named=named, config=config, prices=None)
         critiques, failed = _news(check, number, outcome, node="human")
         if failed:
             unread = Critique(f"{critiques[0]['error']}: {critiques[0]['text']}", accepted=None, usage=outcome.usage)

@@ -68,6 +68,7 @@ def prepare(
             "oracle": False,
             # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
+            "error": None,
             **older,
         }
         opening = _opening(state, task, valid, options, fingerprint=fingerprint, **conversation)

@@ -174,7 +174,7 @@ class CitationCritic(VerifierCritic):
     name: str = "citations"
     embeddings: Embeddings | None = None
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /, state: Any = None) -> Critique:
         """Check the sentences of the draft against the passages of the record."""
         texts = [passage(document["text"], document.get("heading", "")) for document in documents_of(history)]
         if is_stop_phrase(draft, NOTHING_SAID):
@@ -232,7 +232,7 @@ class ConfidenceCritic(VerifierCritic):
     verifier: Verifier = _reads_the_record
     name: str = "confidence"
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique:
+    def __call__(self, task: str, draft: str, history: Sequence[Event], /, state: Any = None) -> Critique:
         """Measure the passages of the latest draft."""
         attempt = latest_draft(history)
         number, plan = attempt.round if attempt else 0, plan_of(history)

@@ -70,6 +70,8 @@ class RetrievedPassage(BaseModel):
     """The query that ranked it highest."""
     found_by: list[str] = []
     """The searches that found it: `vectors`, `bm25`, or the name of a retriever; empty in records that don't say."""
+    metadata: dict[str, Any] = {}
+    """What else the document had in its metadata."""
 
 
 def searches(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[Mapping[str, Any]]:
@@ -265,8 +267,8 @@ def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> Graph
     """Return a LangChain retriever that runs a search graph for each query.
 
     Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata,
-    and `page`, `line` and `url` where they are known. A single call may ask for more or closer ones:
-    `invoke(query, top_k=20, confidence_threshold=0.5)`.
+    `page`, `line` and `url` where they are known, and what their user had put there. A single call may ask for more or
+    closer ones: `invoke(query, top_k=20, confidence_threshold=0.5)`.
 
     Args:
         graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
@@ -296,7 +298,10 @@ class GraphRetriever(DualRetriever):
         config = {"callbacks": callbacks, **({"configurable": configurable} if configurable else {})}
         output = yield do(self.graph, "invoke", {"task": query, **options}, config)
         return [
-            Document(found.text, metadata=found.model_dump(exclude={"text"}, exclude_none=True))
+            Document(
+                found.text,
+                metadata={**found.metadata, **found.model_dump(exclude={"text", "metadata"}, exclude_none=True)},
+            )
             for found in retrieval_result(output).results
         ]
 

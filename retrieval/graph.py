@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..graphs.loop import build_refine_graph
+from ..graphs.loop import build_refine_graph, price_table
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.arguments import checked_count, checked_share, refuse
@@ -216,7 +216,7 @@ def _answering(
     """Return the loop over answers to the query, whose `prepare` is the search."""
     prompts = [options.pop("generate_prompt", ANSWER_PROMPT), options.pop("refine_prompt", ANSWER_REFINE_PROMPT)]
     seen = seen_by_refiner(options)
-    search_step = retrieve(as_retriever(search), k=top_k, prices=options.get("prices"), asked=ASKED)
+    search_step = retrieve(as_retriever(search), k=top_k, prices=price_table(options.get("prices")), asked=ASKED)
     search_step.fingerprint = kind_of(search).fingerprint
     return build_refine_graph(
         model,

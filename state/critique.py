@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from .events import Event
 
-__all__ = ["Critic", "Critique", "Verifier"]
+__all__ = ["AnyVerifier", "Critic", "Critique", "Verifier"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class Critic(Protocol):
     """Any callable with this shape is a critic; it may be async.
 
     `history` is the record of the run so far, oldest first. Several critiques may be returned, or an empty list where
-    it can't tell.
+    it can't tell. One with a parameter `state` is given the state of the run by that name, with the draft that it
+    judges as `draft`.
     """
 
     def __call__(
@@ -117,3 +118,7 @@ class Verifier(Protocol):
     """
 
     def __call__(self, task: str, draft: str, /) -> Critique | None: ...
+
+
+AnyVerifier: TypeAlias = "Callable[..., Critique | bool | float | tuple[bool | float, str] | None]"
+"""Whatever graphs take for a verifier; see `verifier_critic`."""

@@ -363,6 +363,7 @@ class RunValues(TypedDict, total=False):
     accepted_by: str | None
     oracle: bool
     usage: Usage
+    error: str | None
 
 
 def digest(event: Event) -> str:

@@ -75,5 +75,7 @@ class RefineOutput(TypedDict):
     oracle: bool
     """True if a critic that knows the gold answer had a say."""
     usage: Usage
+    error: str | None
+    """Who raised it, the type and the message of the error that ended the run as `failed`; else `None`."""
     events: list[KnownEvent]
     """The record of the thread, oldest first."""

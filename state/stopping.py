@@ -23,6 +23,7 @@ __all__ = [
     "StopReason",
     "could_not_be_judged",
     "decide",
+    "error_of",
     "is_checked",
     "nearly_spent",
     "refused_budget",
@@ -102,6 +103,20 @@ def _unjudged(summary: RunSummary) -> bool:
     return bool(summary.options.get("asks") and drafts) and not any(draft.judged for draft in drafts)
 
 
+def error_of(events: Sequence[Event], reason: str | None, news: Sequence[Event] = ()) -> str | None:
+    """Return who raised the error that ended a run as `failed`, its type and message; `None` for any other reason.
+
+    Args:
+        events: The record.
+        reason: Why the run ended.
+        news: Events that are not in the record yet.
+    """
+    for event in reversed([*events, *news] if reason == "failed" else []):
+        if event["kind"] == "failure" and not event.get("budget"):
+            return f"{event['by']}: {event.get('error', 'an error')}: {event['text']}"
+    return None
+
+
 def refused_budget(events: Sequence[Event]) -> StopReason | None:
     """Return the budget for which a call was refused: of a server, or of a run outside where this is a node of it."""
     budgets = [event["budget"] for event in events if event["kind"] == "failure" and event.get("budget")]
@@ -140,20 +155,30 @@ def _spent(usage: Usage, limits: Mapping[str, Any]) -> StopReason | None:
 
 
 def nearly_spent(
-    events: Sequence[Event], limits: Mapping[str, Any], *, besides: Usage | None = None
+    events: Sequence[Event], limits: Mapping[str, Any], *, besides: Usage | None = None, another_round: bool = False
 ) -> list[StopReason]:
-    """Return the budgets of which 80% are used up, while none is spent and nobody was warned of them in this run."""
+    """Return the budgets of which 80% are used up, while none is spent and nobody was warned of them in this run.
+
+    Args:
+        events: The record so far.
+        limits: The limits in force.
+        besides: Usage since then, not in the record yet.
+        another_round: A round is due: one like the last may take all that is left, however much that is.
+    """
     bounds = {name: WARN_AT * limits[name] for name in BUDGETS if limits.get(name) is not None}
     if not bounds or spent_budget(events, limits, besides=besides):
         return []
     nearly = [spent_budget(events, {name: bound}, besides=besides) for name, bound in bounds.items()]
+    if another_round and not any(nearly):
+        last_round = add_usage([event["usage"] for event in since_verdict(events) if "usage" in event])
+        nearly = [spent_budget(events, limits, besides=last_round)]
     warned = {budget for event in current_run(events) for budget in event.get("warned", ())} if any(nearly) else set()
     return [budget for budget in nearly if budget and budget not in warned]
 
 
 def warning(budget: StopReason, number: int) -> dict[str, Any]:
     """Return the progress item that warns of a budget."""
-    text = f"{WARN_AT:.0%} of the {budget.replace('_', ' ')} is used up."
+    text = f"{WARN_AT:.0%} of the {budget.replace('_', ' ')} is used up, or another round would take the rest."
     return {"kind": "warning", "by": "check", "round": number, "budget": budget, "text": text}
 
 

@@ -234,7 +234,8 @@ class RunSummary:
                 self.retrieval = self.length - 1
             elif kind in DRAFT_KINDS:
                 self.rounds += kind == "revision"
-                if before is None or before["kind"] not in DRAFT_KINDS:
+                # What a person wrote stands beside nothing.
+                if before is None or before["kind"] not in DRAFT_KINDS or event.get("given"):
                     self.step = len(self.attempts)
                 if not event.get("rejected"):
                     # Written anew, by an agent that had not finished it, it replaces the one before.

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +51,24 @@ def test_every_public_name_is_there(package: ModuleType) -> None:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
         package.nonsense  # noqa: B018
+
+
+def test_a_plain_install_has_all_names_but_those_of_extras(forking: Any) -> None:
+    """Without LangChain's agents `from redraft import *` and `help(redraft)` work, and leave out the middleware."""
+    code = """
+import importlib.util
+import pydoc
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "langchain" else find_spec(name, *more)
+for package in ("redraft", "redraft.graphs"):
+    names = {}
+    exec(f"from {package} import *", names)
+    print("build_refine_graph" in names, "RefineMiddleware" in names)
+    print("build_refine_graph" in pydoc.render_doc(importlib.import_module(package)))
+"""
+    done = forking.run(["-c", code])
+    assert done.stdout.split() == ["True", "False", "True"] * 2, done.stderr
 
 
 def test_no_public_name_is_a_module(package: ModuleType) -> None:

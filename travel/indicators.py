@@ -75,7 +75,7 @@ def _days(task: str, draft: str) -> Iterator[Sign]:
 
 def _budget(task: str, draft: str) -> Iterator[Sign]:
     limit = budget_in(task)
-    if limit is None:
+    if limit is None or not limit[0]:  # amounts of no currency are compared with none
         return
     currency, budget = limit
     lines = [line for line in draft.splitlines() if TOTAL.search(line) or not BUDGET.search(line)]

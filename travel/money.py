@@ -54,9 +54,15 @@ def amounts_in(text: str) -> list[tuple[str, Decimal]]:
 def budget_in(task: str) -> tuple[str, Decimal] | None:
     """Return the one amount that a task names for the whole trip, or `None` where that can't be told.
 
-    An amount for a day, a night or a person is none, and of several, or a range, nobody knows which it is.
+    An amount for a day, a night or a person is none, and of several, or a range, nobody knows which it is. What is
+    called the budget needs no currency ("a budget of 3k"); its code is empty then.
     """
     amounts = {(code, amount) for code, amount, match in _read(task) if not is_rate(task, match)}
+    bare = None if amounts else BARE_BUDGET.search(task)
+    if bare is not None and not is_rate(task, bare):
+        amount = _number(bare["before"] or bare["after"])
+        times = 1000 if bare["thousands"] or bare["thousands_after"] else 1
+        return None if amount is None else ("", amount * times)
     (only,) = amounts if len(amounts) == 1 else [("", None)]
     return (only[0], only[1]) if only[1] is not None else None
 
@@ -112,9 +118,17 @@ _NUMBER = r"\d+(?:[.,'’   ]\d{3}(?!\d)){1,5}(?:[.,]\d{1,2}(?!\d))?|\d+(?:[.,]\
 AMOUNTS = re.compile(
     rf"(?P<sign>(?:\b[A-Z]{{1,2}})?\$|[€£¥]|\b(?:EUR|USD|GBP|JPY|CHF)\b)\s?(?P<before>{_NUMBER})(?P<thousands>\s?k\b)?"
     rf"|(?<![\w.,'’$€£¥])(?P<after>{_NUMBER})(?P<thousands_after>\s?k)?(?:,-)?[\s-]?"
-    r"(?P<word>[€£¥]|(?:EUR|USD|GBP|JPY|CHF|euros?|dollars?|pounds?|yen|francs)\b)",
+    r"(?P<word>[€£¥]|\$(?!\s?[\d.])|(?:EUR|USD|GBP|JPY|CHF|euros?|dollars?|pounds?|yen|francs)\b)",
     re.IGNORECASE,
 )
+BARE_BUDGET = re.compile(
+    rf"\bbudget(?:\s+(?:is|of|about|around|up to|at most|max(?:imum)?)\b)*\s*[:=]?\s*(?P<after>{_NUMBER})"
+    r"(?P<thousands_after>\s?k)?"
+    rf"(?![\w-]|\s+(?:days?|nights?|people|persons?|adults?|travell?ers?|to\s+\d)\b|\s?[-–%])"
+    rf"|(?<![\w.,–-])(?P<before>{_NUMBER})(?P<thousands>\s?k)?\s+budget\b",
+    re.IGNORECASE,
+)
+"""An amount that is called the budget, without a currency."""
 RANGE_BEFORE = re.compile(r"\d\s?(?:-|–|to)\s?$|\bbetween\s(?:\S+\sand\s)?$", re.IGNORECASE)
 RANGE_AFTER = re.compile(r"\s?(?:-|–|to\s)\s?[€$£¥]?\d", re.IGNORECASE)
 _EACH = r"(?:day|night|person|head|traveller|traveler|adult|child|couple|week|hour|meal|room|ticket)"

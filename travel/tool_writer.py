@@ -24,10 +24,10 @@ from ..state.events import clean
 from ..state.summary import rounds
 from .cities import distance_between_cities, distance_line, find_cities
 from .money import budget_in, cost_each
-from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday
+from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday, with_years
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
     from langchain_core.messages import ToolCall
     from langchain_core.tools import BaseTool
@@ -56,6 +56,8 @@ class TravelFacts(Ground):
                 facts.append((tool.name, prefix + tool.invoke(asked)))
 
         dates, days = dates_in(task), days_wanted(task)
+        if not dates and days and dates_in(with_years(task, 2001)):
+            facts.append((weekday.name, f"The dates name no year: they are {days} days, whose weekdays can't be told."))
         if len(dates) > 1:
             add(days_between, start=dates[0].isoformat(), end=dates[-1].isoformat())
         if dates and days and days <= MOST_SHOWN:
@@ -64,7 +66,12 @@ class TravelFacts(Ground):
             for day in dates[:MOST_SHOWN]:
                 add(weekday, day=day.isoformat())
         if days and (budget := budget_in(task)):
-            add(cost_each, f"budget for a day, {budget[0]}: ", total=str(budget[1]), parts=days)
+            add(
+                cost_each,
+                f"budget for a day, {budget[0] or 'of a currency that nobody named'}: ",
+                total=str(budget[1]),
+                parts=days,
+            )
         return [{"id": f"fact-{number}", "text": text, "source": tool} for number, (tool, text) in enumerate(facts, 1)]
 
 
@@ -105,6 +112,7 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
         temperature: As in `revising_model`; `None`: as the model was built.
         keep: Which draft is revised.
         memory: What of earlier attempts is shown.
+        own: Keys of the state that the prompts may name.
     """
 
     def __init__(
@@ -118,10 +126,11 @@ class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
         temperature: float | None = None,
         keep: Keep = "best",
         memory: Memory = "all",
+        own: Collection[str] = (),
     ) -> None:
         self.__name__ = what
         self.turns = turns
-        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory)
+        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory, own=own)
         settings = getattr(revising_model(model, temperature), "kwargs", {}) if temperature is not None else {}
         self.model = model.bind(**settings) if settings else model
         self._bound = model.bind_tools(list(tools)).bind(**settings)

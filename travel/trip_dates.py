@@ -7,7 +7,16 @@ from datetime import date, timedelta
 
 from langchain_core.tools import tool
 
-__all__ = ["WEEKDAYS", "dates_in", "days_between", "days_wanted", "parse_date", "trip_calendar", "weekday"]
+__all__ = [
+    "WEEKDAYS",
+    "dates_in",
+    "days_between",
+    "days_wanted",
+    "parse_date",
+    "trip_calendar",
+    "weekday",
+    "with_years",
+]
 
 
 @tool
@@ -52,11 +61,11 @@ def parse_date(text: str) -> date:
 def dates_in(text: str) -> list[date]:
     """Return the dates with a year that a text names, in order of the calendar, each once.
 
-    Read are 2027-06-05, 5 June 2027, June 5, 2027 and both ends of 5–12 June 2027 and June 5–12, 2027. What is no
-    date of the calendar is left out.
+    Read are 2027-06-05, 5 June 2027, June 5, 2027 and both ends of 5–12 June 2027, June 5–12, 2027 and May 30 to June
+    3, 2027. What is no date of the calendar is left out.
     """
     dates: set[date] = set()
-    for match in DATES.finditer(text):
+    for match in DATES.finditer(with_years(text)):
         parts = {name: value for name, value in match.groupdict().items() if value}
         year = int(next(value for name, value in parts.items() if name.startswith("year")))
         month_given = next(value for name, value in parts.items() if name.startswith("month"))
@@ -69,8 +78,28 @@ def dates_in(text: str) -> list[date]:
     return sorted(dates)
 
 
+def with_years(text: str, assumed: int | None = None) -> str:
+    """Return a text in which both ends of a span have the year that stands at its end: May 3 to May 7, 2027.
+
+    Args:
+        text: The text.
+        assumed: The year where there is none; default: such a span stays as it is.
+    """
+
+    def dated(match: re.Match[str]) -> str:
+        year = int(match["year"]) if match["year"] else assumed
+        if year is None or match["short"]:
+            return match[0] if year is None else f"{match[0]} {year}"
+        first, last = (MONTHS.index(re.sub("[^a-z]", "", match[end].casefold())[:3]) for end in ("first", "last"))
+        return f"{match['first']} {year - (first > last)} to {match['last']} {year}"
+
+    return SPANS.sub(dated, text)
+
+
 def days_wanted(text: str) -> int | None:
     """Return how many days a text asks for: from its first date to its last, else "3 days", "a week", "a fortnight".
+
+    Dates without a year count where the 29th of February is not among them.
 
     Nights count where no days are named: three nights are four days, as for `days_between`.
 
@@ -78,8 +107,10 @@ def days_wanted(text: str) -> int | None:
     ("100 euros a day", "a day trip", "2 days each").
     """
     named = dates_in(text)
-    if len(named) > 1:
-        return (named[-1] - named[0]).days + 1
+    readings = [named] if named else [dates_in(with_years(text, year)) for year in (2001, 2004)]
+    spans = {(dates[-1] - dates[0]).days + 1 for dates in readings if len(dates) > 1}
+    if len(spans) == 1:
+        return spans.pop()
     lengths, by_night = set[int](), set[int]()
     for match in LENGTH.finditer(text):
         if not _of_something_else(match):
@@ -129,6 +160,18 @@ DATES = re.compile(
     rf"|\b(?P<month3>{_MONTH})\.?\s+(?P<day3>\d{{1,2}})(?:\s*(?:-|–|to)\s*(?P<till3>\d{{1,2}}))?,?\s+(?P<year3>\d{{4}})\b",
     re.IGNORECASE,
 )
+_NAME = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)"
+)
+_DAY = rf"(?:{_NAME}\.?\s+\d{{1,2}}|\d{{1,2}}\.?\s+{_NAME}\b)(?!\d)"
+_TO = r"\s*(?:-|–|to|until|till|through)\s*"
+SPANS = re.compile(
+    rf"\b(?P<first>{_DAY}){_TO}(?P<last>{_DAY})(?:,?\s+(?P<year>\d{{4}})\b)?"
+    rf"|\b(?P<short>{_NAME}\.?\s+\d{{1,2}}{_TO}\d{{1,2}}|\d{{1,2}}{_TO}\d{{1,2}}\.?\s+{_NAME})\b(?!-|,?\s+\d{{4}})",
+    re.IGNORECASE,
+)
+"""Spans of dates whose year stands at the end, or nowhere."""
 _COMPOUND = r"(?:twenty|thirty)[\s-](?:one|two|three|four|five|six|seven|eight|nine)\b"
 _NUMBER = "|".join([_COMPOUND, *sorted(NUMBERS, key=len, reverse=True)])
 LENGTH = re.compile(

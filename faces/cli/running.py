@@ -38,7 +38,7 @@ __all__ = [
     "trusted_recipe",
 ]
 
-RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage", "error")
 STOPPED_FROM_OUTSIDE = 143
 """The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
 UNACCEPTED = 3
@@ -316,7 +316,7 @@ def show_outcome(
         address = f" · {source['url']}" if "url" in source else ""
         screen.line((f"  [{source['number']}] {', '.join(places)}{address}", "dim"))
     screen.line("")
-    why = _why(values) or STOP_WORDS.get(reason, "")
+    why = values.get("error") or _why(values) or STOP_WORDS.get(reason, "")
     by = f" by {values['accepted_by']}" if reason == "accepted" else "" if reason is None else f": {why}"
     screen.line((str(reason or "unfinished"), f"bold {reason_style(reason)}"), by)
     facts = [amount(values.get("rounds") or 0, "round"), f"score {score_of(values.get('score'))}"]

@@ -249,7 +249,7 @@ def path_taken(snapshots: Iterable[StateSnapshot], edges: Collection[tuple[str, 
             if pending and pending != ("__start__",):
                 taken.order.append(", ".join(pending))
             before = pending
-        else:  # written from outside: a fork, say
+        elif snapshot.next != pending:  # written from outside: a fork, say; what leaves the next node goes on its way
             before = ()
         pending = snapshot.next
     taken.waiting = pending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
@@ -12,7 +12,7 @@ from ..critics.structured_replies import structured_model
 from ..writing.prompt_injection import fence, opens_part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -26,13 +26,15 @@ __all__ = ["AGENT_CRITIC_PROMPT", "AGENT_VERDICT_PROMPT", "WitnessCritic", "agen
 class WitnessCritic(ModelCritic):
     """A model as judge that is also shown which tools were called for the task, and what came back."""
 
-    def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
+    def messages(
+        self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
+    ) -> list[BaseMessage]:
         """Return the messages to the judge."""
         steps = [step for event in current_run(history) for step in event.get("steps", ())]
         lines = [f"{LABELS[step['step']]} {step['text']}" for step in steps if step["step"] in LABELS]
         transcript = "\n".join(line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in lines[-MOST:])
         transcript = fence(transcript) if opens_part(transcript, [DONE]) else transcript
-        return super().messages(f"{task}\n\n{DONE}\n{transcript}" if lines else task, draft, history)
+        return super().messages(f"{task}\n\n{DONE}\n{transcript}" if lines else task, draft, history, state)
 
 
 def agent_judge(
@@ -56,7 +58,9 @@ def agent_judge(
     braced = stop_phrase.replace("{", "{{").replace("}", "}}")
     prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
     templates = [one.replace("STOP_PHRASE", braced) if isinstance(one, str) else one for one in prompts]
-    return kind(model, prompt=templates, stop_phrase=stop_phrase, structured="auto", memory="last", name=None)
+    return kind(
+        model, prompt=templates, stop_phrase=stop_phrase, structured="auto", memory="last", what="critic_prompt"
+    )
 
 
 DONE = "(What was called for it, and what came back:)"

@@ -76,6 +76,7 @@ class ToolCritic(DualCritic):
             memory=memory,
             name=name,
         )
+        self.critics = (self._judge,)
         self._agent = react_agent(
             model,
             tools,
@@ -86,9 +87,11 @@ class ToolCritic(DualCritic):
             name=name,
         )
 
-    def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
+    def logic(
+        self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
+    ) -> Generator[Do, Any, Critique]:
         """Look things up, and judge."""
-        question_messages = self._judge.messages(task, draft, history)
+        question_messages = self._judge.messages(task, draft, history, state)
         state = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": question_messages}, UNBOUNDED))
         transcript = state["messages"][len(question_messages) :]
         reply = transcript[-1]

@@ -53,13 +53,16 @@ class CalibratedCritic(DualCritic):
                     f"the critic {part.name!r} is not the one that was calibrated: its model or a prompt is another one"
                 )
         self.name = name
+        self.critics = tuple(critics)
         self.judge = judge
         self._asked = list(zip(critics, judge.critics, strict=True))
         # The last ones only, and of first drafts: revisions were calibrated too, but the fingerprint is of these.
         self._live: deque[float] = deque(maxlen=200)
         self._seen = 0
 
-    def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
+    def logic(
+        self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
+    ) -> Generator[Do, Any, Critique]:
         """Accept the draft, or say neither yes nor no."""
         judge = self.judge
         latest = latest_draft(history)
@@ -71,7 +74,7 @@ class CalibratedCritic(DualCritic):
         lowest, texts, scores = 1.0, [], []
         for critic, part in self._asked:
             critiques = yield from ask_votes(
-                critic, task, draft, history, votes=part.votes, temperature=part.temperature
+                critic, task, draft, history, votes=part.votes, temperature=part.temperature, state=state
             )
             score = sum(number_in(one, part.reading) for one in critiques) / part.votes
             scores.append({"critic": part.name, "score": round(score, 6), "votes": part.votes})
@@ -159,15 +162,25 @@ def judge_from_specs(
 
 
 def ask_votes(
-    critic: Any, task: str, draft: str, history: Sequence[Event], *, votes: int, temperature: float | None
+    critic: Any,
+    task: str,
+    draft: str,
+    history: Sequence[Event],
+    *,
+    votes: int,
+    temperature: float | None,
+    state: Mapping[str, Any] | None = None,
 ) -> Generator[Do, Any, list[Critique]]:
     """Ask a critic several times about one draft and return its answers."""
-    from .critics import read_critiques
+    from .critics import read_critiques, takes_state
 
+    own = {"state": state or {}} if takes_state(critic) else {}
     critiques: list[Critique] = []
     for number in range(votes):
         voter = _voter(critic, number, temperature)
-        reply = read_critiques((yield calling(voter, task, draft, history)), by=str(getattr(critic, "name", "critic")))
+        reply = read_critiques(
+            (yield calling(voter, task, draft, history, **own)), by=str(getattr(critic, "name", "critic"))
+        )
         # One that can't tell counts as one that does not accept.
         critiques.append(reply[0] if reply else Critique("", None))
     return critiques

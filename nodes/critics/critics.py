@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...state.critique import Critique, Verifier
+from ...state.critique import AnyVerifier, Critique
 from ..human import HumanCritic, human_critic
+from ..runtime.dual import DualCallable
 from ..runtime.killable import off_loop
+from ..verify.text_verifiers import wish
+from ..writing.prompts import VARIABLES, refuse_unknown
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -33,6 +37,7 @@ __all__ = [
     "name_critics",
     "name_of",
     "read_critiques",
+    "takes_state",
     "verifier_critic",
 ]
 
@@ -48,54 +53,82 @@ model_critic = ModelCritic
 class VerifierCritic:
     """A verifier in the role of a critic."""
 
-    verifier: Verifier
+    verifier: AnyVerifier
     name: str
     oracle: bool = False
     wants: str = ""
     """What it wants of a draft, where the verifier itself does not say it."""
 
-    def __call__(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
+    @cached_property
+    def takes_state(self) -> bool:
+        return takes_state(self.verifier)
+
+    def __call__(
+        self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
+    ) -> Critique | list[Critique]:
         """Check the draft; the history plays no part. An empty list where the verifier can't tell."""
-        critique = self.verifier(task, draft)
-        if critique is None:
+        own: dict[str, Any] = {"state": state or {}} if self.takes_state else {}
+        verdict: Any = self.verifier(task, draft, **own)
+        if verdict is None:
             return []
-        if not isinstance(critique, Critique):
-            raise TypeError(f"the verifier {self.name!r} must return a Critique or None, not {critique!r}")
+        pair = isinstance(verdict, tuple) and len(verdict) == 2 and isinstance(verdict[1], str)
+        said, text = verdict if pair else (verdict, "")
+        critique = said if isinstance(said, Critique) and not pair else self._critique(said, text)
+        if critique is None:
+            raise TypeError(f"the verifier {self.name!r} must return {VERDICTS}, not {verdict!r}")
         if critique.score is None and critique.accepted is not None:
             return replace(critique, score=float(critique.accepted))
         return critique
 
-    async def acall(self, task: str, draft: str, history: Sequence[Event], /) -> Critique | list[Critique]:
+    async def acall(
+        self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
+    ) -> Critique | list[Critique]:
         """Check it beside the event loop: with an argument of a caller's it may take long."""
-        return await off_loop(self, task, draft, history)
+        return await off_loop(self, task, draft, history, state)
+
+    def _critique(self, said: Any, text: str) -> Critique | None:
+        """Return the critique that a truth value or a score stands for; `None` where it is neither."""
+        try:
+            score = math.nan if isinstance(said, str) else float(said)  # also of numpy's
+        except (TypeError, ValueError):
+            return None
+        if not 0 <= score <= 1:
+            return None
+        wants = self.wants or wish(self.verifier)
+        mend = text or f"The draft does not pass {self.name!r}{f': {wants}' if wants else ''}"
+        return Critique(mend if score < 1 else text, score == 1, score)
 
 
 def verifier_critic(
-    verifier: Verifier, *, name: str | None = None, oracle: bool = False, wants: str = ""
+    verifier: AnyVerifier, *, name: str | None = None, oracle: bool = False, wants: str = ""
 ) -> VerifierCritic:
     """Return a critic made from a program that checks. It is asked first, and decides.
 
     Args:
-        verifier: `(task, draft) -> Critique`, pure. A critique without a score counts 1 when accepted, else 0. `None`
-            says that it can't tell: the other critics are then asked.
+        verifier: `(task, draft)`, pure; one with a parameter `state` is given the state too. It returns `True` or
+            `False`, a score from 0 to 1 (1 passes), either also with what to mend (`(False, "Name the river.")`), or a
+            `Critique`, which without a score counts 1 when accepted, else 0. `None` says that it can't tell: the other
+            critics are then asked. Anything else raises TypeError at its first call.
         name: How events name it; default: the function's own name.
         oracle: The verifier knows the gold answer: every result that it touches says so.
         wants: What it wants, as a sentence about the draft: "It rhymes." Writers are told it with the task. Default:
             what a verifier of redraft's says of itself, else the first line of the function's docstring.
 
     Raises:
-        TypeError: At build: the verifier is async.
+        TypeError: At build: the verifier is async, or takes other arguments.
 
     Example:
-        >>> from redraft import Critique, verifier_critic
-        >>> def short(task: str, draft: str) -> Critique:
-        ...     return Critique("At most 20 characters.", accepted=len(draft) <= 20)
+        >>> from redraft import verifier_critic
+        >>> def short(task: str, draft: str) -> tuple[bool, str]:
+        ...     return len(draft) <= 20, "At most 20 characters."
         >>> critic = verifier_critic(short)
         >>> critic("Write a title.", "Rain on a roof", []).accepted
         True
     """
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
+    if not _takes(verifier, "task", "draft"):
+        raise TypeError(f"a verifier is a callable (task, draft), which may take state too, not {verifier!r}")
     oracle = oracle or bool(getattr(verifier, "oracle", False))
     return VerifierCritic(verifier, name or name_of(verifier), oracle, wants)
 
@@ -108,7 +141,8 @@ class NamedCritic:
     call: Any
     rank: int
     takes_state: bool = False
-    """It stands in for the whole feedback node: called with the state, it may return several critiques."""
+    """It stands in for the whole feedback node: called with the state, whose `draft` it judges, it may return several
+    critiques."""
     checks: tuple[NamedCritic, ...] = ()
     """Of a person: the verifiers, which check what the person writes."""
 
@@ -119,6 +153,11 @@ class NamedCritic:
     @cached_property
     def human(self) -> bool:
         return self.rank == HUMAN
+
+    @cached_property
+    def named_state(self) -> bool:
+        """True where it is given the state beside the usual arguments."""
+        return takes_state(self.call)
 
     @cached_property
     def yields(self) -> bool:
@@ -135,24 +174,32 @@ class NamedCritic:
         return bool(getattr(self.call, "oracle", False))
 
 
-def name_critics(critics: Sequence[Any], *, model: BaseChatModel | None) -> list[NamedCritic]:
+def name_critics(
+    critics: Sequence[Any], *, model: BaseChatModel | None, own: Collection[str] = ()
+) -> list[NamedCritic]:
     """Return the critics ranked and with names that differ.
 
     Args:
         critics: Critics as a user gives them.
         model: The model that writes the drafts: a critic on it is `self`.
+        own: Keys of the state that their prompts may name.
 
     Raises:
         TypeError: One is not callable.
+        ValueError: A prompt uses unknown variables.
     """
     named: list[NamedCritic] = []
     taken: dict[str, int] = {}
     for critic in critics:
-        if not callable(critic) or not _takes_three(critic):
+        if not _takes(critic, "task", "draft", ()):
             raise TypeError(
                 f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}; "
                 "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
             )
+        for part in (critic, *getattr(critic, "critics", ())):
+            for template in getattr(part, "templates", ()):
+                what = f"{getattr(part, 'what', 'prompt')} of the critic {name_of(part)!r}"
+                refuse_unknown(template, (*VARIABLES, *own), what=what)
         rank = _rank(critic, model)
         name = "self" if rank == SELF and not critic.given_name else name_of(critic)
         taken[name] = taken.get(name, 0) + 1
@@ -184,14 +231,32 @@ def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
     return sorted(critics, key=lambda critic: critic.rank)
 
 
-def _takes_three(critic: Any) -> bool:
+def takes_state(target: Any) -> bool:
+    """Return whether a critic or verifier has a parameter `state`."""
+    return "state" in getattr(_signature(target), "parameters", ())
+
+
+def _takes(target: Any, *arguments: Any) -> bool:
+    """Return whether something can be called with these arguments, and the state by its name where it takes that."""
+    signature = _signature(target)
+    if signature is None:  # as of a builtin
+        return callable(target)
     try:
-        inspect.signature(critic).bind("task", "draft", ())
+        signature.bind(*arguments, **({"state": {}} if "state" in signature.parameters else {}))
     except TypeError:
         return False
-    except ValueError:  # a builtin without a signature
-        return True
     return True
+
+
+def _signature(target: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(target.logic if isinstance(target, DualCallable) else target)
+    except (TypeError, ValueError):
+        return None
+
+
+VERDICTS = "True, False, a score from 0 to 1, (False, 'what to mend'), a Critique or None"
+"""What a verifier may return, in the words of an error."""
 
 
 def _rank(critic: Any, model: BaseChatModel | None) -> int:

@@ -16,7 +16,7 @@ from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -55,16 +55,18 @@ class ModelCritic(ModelJudge):
 
     Args:
         model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
-        prompt: A template over `task`, `draft`, `history` and `round`, or several, one a round (the first critique,
-            then the later ones). The default asks for a verdict in the form that is read.
+        prompt: A template over `task`, `draft`, `history`, `round` and keys of one's own in the state, or several, one
+            a round (the first critique, then the later ones). The default asks for a verdict in the form that is read.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
         structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
             has it.
         memory: `"all"` shows the judge earlier attempts in `history`.
         name: How events name it; default: `self`, or the model's name.
+        what: What the prompt is called in errors.
 
     Raises:
-        ValueError: At build: a prompt uses unknown variables, or the stop phrase is empty.
+        ValueError: At build: a prompt lacks the draft, or the stop phrase is empty; when a graph is built with it: a
+            prompt uses variables that this graph does not know.
         NotImplementedError: At build: `structured=True` and the model has no structured output.
 
     Example:
@@ -84,6 +86,7 @@ class ModelCritic(ModelJudge):
         structured: Structured = "auto",
         memory: Memory = "last",
         name: str | None = None,
+        what: str = "prompt",
     ) -> None:
         if not stop_phrase.strip():
             raise ValueError("stop_phrase is empty: an empty reply must never accept a draft")
@@ -92,9 +95,10 @@ class ModelCritic(ModelJudge):
         self.name = name or str(getattr(model, "model_name", None) or getattr(model, "model", None) or "model")
         self.stop_phrase = stop_phrase
         self.memory: Memory = memory
+        self.what = what
         self._judge = structured_model(model, Verdict, structured)
         default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
-        self.templates = chat_prompt(default if prompt is None else prompt, what="prompt", needed=["draft"])
+        self.templates = chat_prompt(default if prompt is None else prompt, what=what, known=None, needed=["draft"])
 
     def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
@@ -102,20 +106,24 @@ class ModelCritic(ModelJudge):
         other._judge = None if self._judge is None else structured_model(model, Verdict, "auto")
         return other
 
-    def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
+    def logic(
+        self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
+    ) -> Generator[Do, Any, Critique]:
         """Judge the draft."""
         judge = self._judge or self.model
         try:
-            return self.read((yield Do(judge.invoke, judge.ainvoke, (self.messages(task, draft, history),))))
+            return self.read((yield Do(judge.invoke, judge.ainvoke, (self.messages(task, draft, history, state),))))
         except unreadable_errors() as error:
             return _no_verdict(str(error))
 
-    def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
+    def messages(
+        self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
+    ) -> list[BaseMessage]:
         """Return the messages to the judge."""
         request = in_context(task, history)
         values = prompt_values(request, history, latest_draft(history), memory=self.memory) | {"draft": draft}
         template = self.templates[min(rounds(history), len(self.templates) - 1)]
-        return prompt_messages(template, values, model=self.model)
+        return prompt_messages(template, values, model=self.model, state=state)
 
     def read(self, reply: Any) -> Critique:
         """Return the verdict in a reply; `accepted=None` where it can't be read, since it is never asked for again."""

@@ -112,7 +112,10 @@ def as_critics(critics: Sequence[Any], *, prompt: Prompts | None = None) -> list
         raise ValueError(
             "critic_prompt= is for the default critic; give your critic its prompt: model_critic(…, prompt=)"
         )
-    return [ModelCritic(one, prompt=prompt) if any(one is model for model in models) else one for one in critics]
+    return [
+        ModelCritic(one, prompt=prompt, what="critic_prompt") if any(one is model for model in models) else one
+        for one in critics
+    ]
 
 
 def parted(critics: Sequence[Any]) -> tuple[list[BaseChatModel], list[Any]]:

@@ -22,7 +22,7 @@ from ..writing.replies import read_text
 from .edits import edited, extended
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate
@@ -61,6 +61,7 @@ class Ladder(AdaptiveWriter):
         told: What the verifiers want, put behind the task.
         keep: Whether the best or the latest draft is mended.
         arms: Rungs in order.
+        own: Keys of the state that the prompts may name.
 
     Raises:
         ValueError: A prompt makes no sense, or a rung is not known. At build.
@@ -76,8 +77,9 @@ class Ladder(AdaptiveWriter):
         told: str = "",
         keep: Keep = "best",
         arms: Sequence[Arm] = LADDER,
+        own: Collection[str] = (),
     ) -> None:
-        seen: dict[str, Any] = {"told": told, "keep": keep, "memory": "last"}
+        seen: dict[str, Any] = {"told": told, "keep": keep, "memory": "last", "own": own}
         writers = {
             MEND: MendingModel(model, revise_prompt, checks, **seen),
             REWRITE: AdvisedModel(model, REWRITE_PROMPT, checks, **seen),
@@ -94,29 +96,30 @@ class Ladder(AdaptiveWriter):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
         task, base = input["task"], attempt_at_hand(input["events"], self.keep)
         if base is not None and _rejected_by_program(base):
-            text = yield beside(self._edited, task, base.text)
+            text = yield beside(accepted_edit, self.checks, task, base.text, input)
             # What was no draft then, for whatever reason, is none now.
             if text and all(event.get("text") != text for event in current_run(input["events"])):
                 return Drafts([text], fresh=False, arm=EDIT)
         drafts = yield from super().logic(input, config)
-        texts = yield at_once([beside(self._edited, task, read_text(reply)) for reply in drafts.replies])
+        written = [read_text(reply) for reply in drafts.replies]
+        texts = yield at_once([beside(accepted_edit, self.checks, task, text, input) for text in written])
         replies = [
             reply.model_copy(update={"content": text}) if text else reply
             for reply, text in zip(drafts.replies, texts, strict=True)
         ]
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
 
-    def _edited(self, task: str, text: str) -> str:
-        return accepted_edit(self.checks, task, text)
 
-
-def accepted_edit(checks: Mapping[str, VerifierCritic], task: str, text: str) -> str:
+def accepted_edit(
+    checks: Mapping[str, VerifierCritic], task: str, text: str, state: Mapping[str, Any] | None = None
+) -> str:
     """Return an edit of a text that every verifier accepts; empty where there is none, or no need of one.
 
     Args:
         checks: The verifiers. One that raises accepts nothing: `feedback` records its error.
         task: The task of the text.
         text: The text.
+        state: Of the run, for verifiers that take it.
     """
     until = monotonic() + MOST_SECONDS
 
@@ -124,7 +127,7 @@ def accepted_edit(checks: Mapping[str, VerifierCritic], task: str, text: str) ->
         if monotonic() > until:
             return False, -1.0
         try:
-            critiques = [check(task, one, ()) for check in checks.values()]
+            critiques = [check(task, one, (), {**(state or {}), "draft": one}) for check in checks.values()]
         except Exception:
             return False, 0.0
         told = [critique for critique in critiques if not isinstance(critique, list)]

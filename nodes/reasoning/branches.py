@@ -8,9 +8,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...state.critique import Critique
 from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
-from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, run_options
+from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds, run_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +107,12 @@ class SelfCritique:
 
 
 HIGH, MEDIUM = 0.8, 0.5
+
+
+def _checked(text: object, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"a {what} is a text that is not blank, not {text!r:.200}")
+    return clean(text)
 
 
 def self_critique(events: Sequence[Event]) -> SelfCritique:
@@ -232,6 +239,38 @@ class Branch:
         if not self.topic:
             raise ValueError(f"the branch {self.name!r} has no topic: give it one with branch.with_topic(…)")
         return self.extended(record({"head": self.head}, given_draft(text))["events"])
+
+    def with_critique(self, text: str, *, score: float | None = None) -> Branch:
+        """Return the branch with a critique of one's own, of its latest text, which the next improvement goes by.
+
+        Args:
+            text: What to mend.
+            score: How good the text is, 0–1.
+
+        Raises:
+            ValueError: It is no text or blank, the score is not in 0–1, or there is nothing to criticise.
+        """
+        critique = Critique(_checked(text, "critique"), accepted=None, score=score)
+        return self._spoken_of("critique", text=critique.text, accepted=None, score=critique.score)
+
+    def with_final(self, text: str) -> Branch:
+        """Return the branch with an improved text of one's own, which is its latest then.
+
+        Raises:
+            ValueError: It is no text or blank, or there is nothing that it improves.
+        """
+        return self._spoken_of("revision", text=_checked(text, "final"), rejected="", given=True)
+
+    def _spoken_of(self, kind: str, **fields: Any) -> Branch:
+        """Return the branch with an event of a person's about its latest text."""
+        if (latest := self.latest) is None:
+            raise ValueError(
+                f"the branch {self.name!r} has no text yet: branch.with_draft(…) or draft(model) gives one"
+            )
+        place = (
+            {"round": latest.round} if kind == "critique" else {"round": rounds(self.events) + 1, "base": latest.round}
+        )
+        return self.extended(record({"head": self.head}, {"kind": kind, "by": "human", **place, **fields})["events"])
 
     def with_query(self, query: str) -> Branch:
         """Return the branch with another query to look passages up for; empty: the topic."""

@@ -92,6 +92,7 @@ FRESH = {
     "accepted_by": None,
     "oracle": False,
     "usage": NO_USAGE,
+    "error": None,
 }
 
 

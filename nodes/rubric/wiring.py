@@ -14,6 +14,7 @@ from langgraph.config import get_config, get_store
 
 from ...state.dual import Do, adrive, do, drive
 from ...state.summary import latest_draft
+from ..arguments import check_lists
 from ..critics.critics import HumanCritic
 from ..critics.registry import parted
 from .critic import rubric_critic
@@ -139,6 +140,7 @@ def rubric_wiring(
     enabled, store = rest.pop("enabled", True), rest.pop("store", None)
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled must be True or False, not {enabled!r}")
+    check_lists(critics=rest.get("critics"))
     models, critics = parted(rest.pop("critics", None) or ())
     judge, prompt = rest.pop("judge", None), rest.pop("judge_prompt", JUDGE_PROMPT)
     if models and judge is not None:

@@ -74,24 +74,25 @@ class DualRunnable(Runnable[Wanted, Result]):
         return await adrive(self.logic(input, config))
 
 
-def calling(function: Callable[..., Any], *args: Any) -> Do:
+def calling(function: Callable[..., Any], *args: Any, **named: Any) -> Do:
     """Return the call of a function that may be async.
 
     In a sync run an async one is run to its end; in an async run one that is not async runs in a worker thread.
     """
 
     def call() -> Any:
-        result = _called(function, *args)
+        result = _called(function, *args, **named)
         return finish(result) if inspect.isawaitable(result) else result
 
     async def acall() -> Any:
         target = getattr(function, "acall", function)
         # An object with an async `__call__` is itself no coroutine function.
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
-            return await target(*args)
+            return await target(*args, **named)
         # For the thread and for an awaitable that it returns: meter and journal are found there.
         context = copy_context()
-        result = await asyncio.get_running_loop().run_in_executor(None, context.run, _called, target, *args)
+        run = partial(context.run, _called, target, *args, **named)
+        result = await asyncio.get_running_loop().run_in_executor(None, run)
         return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
 
     return Do(call, acall)
@@ -105,10 +106,10 @@ def beside(function: Callable[..., Any], *args: Any) -> Do:
     return Do(function, partial(off_loop, function), args)
 
 
-def _called(target: Callable[..., Any], *args: Any) -> Any:
+def _called(target: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
     try:
-        return target(*args)
+        return target(*args, **named)
     except StopIteration as error:
         raise RuntimeError(f"StopIteration: {error}") from error
 

@@ -19,7 +19,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 
 from ...state.collector import RUNNING
-from ...state.events import frozen, record
+from ...state.events import RunValues, frozen, record
 from ...state.langgraph_internals import RUNTIME
 from ...state.masking import mask_error
 from ...state.stopping import BUDGETS, nearly_spent, spent_budget, warning
@@ -122,6 +122,7 @@ def call(
     prices: Prices | None,
     state: Mapping[str, Any] | None = None,
     besides: Usage | None = None,
+    named: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> Generator[Do, Any, Outcome]:
     """Make one call and return its outcome; `outcome = yield from call(…)` in a node's logic.
@@ -134,6 +135,7 @@ def call(
         state: Whose budgets hold: once one is spent, every model call below is refused, and the outcome's error is a
             `BudgetSpentError`.
         besides: Usage since the last event of that state.
+        named: Arguments of a callable by their names.
         about: Metadata of the call in traces: its round, its critic.
 
     Raises:
@@ -155,9 +157,9 @@ def call(
             elif isinstance(target, Runnable):
                 result = yield Do(target.invoke, target.ainvoke, (*args, own))
             elif isinstance(target, DualCallable):
-                result = yield from target.logic(*args)
+                result = yield from target.logic(*args, **(named or {}))
             else:
-                result = yield calling(target, *args)
+                result = yield calling(target, *args, **(named or {}))
         meter.count_unreported(result)
     except (GraphBubbleUp, UnkeptReplyError):
         raise
@@ -363,8 +365,6 @@ def extra_update(state: Mapping[str, Any], result: Any, *, by: str) -> Update:
     return {**extra, **record(state, *news)}
 
 
-OWNED = frozenset(
-    ["events", "head", "answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage", "remaining_steps"]
-)
+OWNED = frozenset([*RunValues.__annotations__, "events", "remaining_steps"])
 """State keys that the loop's own nodes write."""
 RESULT_KEYS = frozenset(["draft", "text", "messages"])

@@ -15,7 +15,7 @@ from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat
 from .replies import read_text, rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Collection, Generator, Mapping
 
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -37,6 +37,7 @@ class WordAddingWriter(PromptedModel):
         at_once: How many words one clause is asked to use; the rest waits for the next round. 1 or more.
         keep: Whether the best or the latest draft is revised.
         memory: What a rewriting sees of earlier attempts.
+        own: Keys of the state that the prompts may name.
 
     Raises:
         ValueError: A template uses unknown variables, or `at_once` is below 1. At build.
@@ -52,8 +53,9 @@ class WordAddingWriter(PromptedModel):
         at_once: int = 5,
         keep: Keep = "best",
         memory: Memory = "all",
+        own: Collection[str] = (),
     ) -> None:
-        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory)
+        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory, own=own)
         if at_once < 1:
             raise ValueError(f"at_once must be 1 or more, not {at_once!r}")
         self.few = few

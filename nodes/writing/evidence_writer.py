@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .prompts import Keep, Memory, PromptedModel, Prompts, chat_prompt
+from .prompts import VARIABLES, Keep, Memory, PromptedModel, Prompts, chat_prompt
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import Runnable
@@ -30,6 +32,7 @@ class EvidenceWriter(PromptedModel):
         evidence_prompts: Where nobody else objects; templates over the same variables, one a round.
         keep: Whether the best or the latest draft is revised.
         memory: What of earlier attempts the prompts can show.
+        own: Keys of the state that the prompts may name.
 
     Raises:
         ValueError: A template uses unknown variables. At build.
@@ -44,10 +47,11 @@ class EvidenceWriter(PromptedModel):
         evidence_prompts: Prompts,
         keep: Keep = "best",
         memory: Memory = "all",
+        own: Collection[str] = (),
     ) -> None:
-        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory)
+        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory, own=own)
         self.evidence = evidence
-        self.after_evidence = chat_prompt(evidence_prompts, what="evidence_prompts")
+        self.after_evidence = chat_prompt(evidence_prompts, what="evidence_prompts", known=(*VARIABLES, *own))
 
     def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
         """Return the templates, one a round, to ask with about a draft."""

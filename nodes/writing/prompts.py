@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 
 from ...models.prices import innermost
 from ...state.events import DRAFT_KINDS, Event
+from ...state.open_state import FROM_RECORD, own_keys
 from ...state.retrievals import passages
 from ...state.summary import Attempt, best_draft, current_run, rounds, summary_of
 from ..runtime.dual import Do, DualRunnable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "VARIABLES",
     "Keep",
     "Memory",
     "Prompt",
@@ -36,6 +39,7 @@ __all__ = [
     "is_prompt",
     "prompt_messages",
     "prompt_values",
+    "refuse_unknown",
     "reseeded",
     "seen_by_refiner",
 ]
@@ -52,11 +56,11 @@ def is_prompt(given: Any) -> bool:
     return isinstance(given, str | ChatPromptTemplate) or (several and all(map(is_prompt, given)))
 
 
-VARIABLES = ("task", "draft", "feedback", "history", "round", "context")
+VARIABLES = ("task", "draft", *FROM_RECORD)
 
 
 def chat_prompt(
-    prompts: Prompts, *, what: str, known: Sequence[str] = VARIABLES, needed: Sequence[str] = ()
+    prompts: Prompts, *, what: str, known: Sequence[str] | None = VARIABLES, needed: Sequence[str] = ()
 ) -> list[ChatPromptTemplate]:
     """Return templates, one a round; the last serves every later round.
 
@@ -64,7 +68,7 @@ def chat_prompt(
         prompts: A text with variables in braces, a ChatPromptTemplate (f-string, mustache or jinja2), the JSON that
             LangChain or the LangSmith Hub exported of one, or a sequence of these.
         what: The argument's name, for messages.
-        known: The variables that it may use.
+        known: The variables that it may use; `None`: any, and `refuse_unknown` looks at them when the graph is built.
         needed: Those that each must use, as `draft`, or `draft task` where the second stands in for the first.
 
     Raises:
@@ -73,10 +77,20 @@ def chat_prompt(
     several = [prompts] if isinstance(prompts, str | ChatPromptTemplate) else list(prompts)
     if not several:
         raise ValueError(f"{what} is empty: give a prompt, or several, one a round")
-    return [_template(prompt, what, known, needed) for prompt in several]
+    names = [f"{what}[{number}]" for number in range(len(several))] if len(several) > 1 else [what]
+    return [_template(prompt, name, known, needed) for prompt, name in zip(several, names, strict=True)]
 
 
-def _template(prompt: Prompt, what: str, known: Sequence[str], needed: Sequence[str]) -> ChatPromptTemplate:
+def refuse_unknown(template: BaseChatPromptTemplate, known: Sequence[str], *, what: str) -> None:
+    """Raise ValueError where a prompt, which `what` names, uses variables that are not known."""
+    if unknown := sorted({*template.input_variables} - {*known}):
+        raise ValueError(
+            f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
+            "and a literal brace is written twice"
+        )
+
+
+def _template(prompt: Prompt, what: str, known: Sequence[str] | None, needed: Sequence[str]) -> ChatPromptTemplate:
     template = exported_prompt(prompt, what=what) if isinstance(prompt, str) else prompt
     if template is None:
         try:
@@ -84,11 +98,8 @@ def _template(prompt: Prompt, what: str, known: Sequence[str], needed: Sequence[
         except ValueError as error:
             raise ValueError(f"{what}: {error}; a literal brace is written twice") from None
     used = set(template.input_variables)
-    if unknown := sorted(used - set(known)):
-        raise ValueError(
-            f"{what} uses unknown variables {unknown}; known are {', '.join(known)}, "
-            "and a literal brace is written twice"
-        )
+    if known is not None:
+        refuse_unknown(template, known, what=what)
     # `{draft:>3000000000}` is a text of 3 GB, whatever the draft.
     if dressed := next((field for text in _texts(template) for field in _dressed(text)), None):
         raise ValueError(f"{what} writes {dressed!r:.80}: a variable stands alone in its braces, as in {{draft}}")
@@ -122,10 +133,11 @@ def _dressed(text: str) -> Iterator[str]:
 
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a refiner's `keep` and `memory`, from options of `build_refine_graph`."""
+    """Return a refiner's `keep` and `memory`, and `own` keys if there are any, from options of `build_refine_graph`."""
     # The last revision, which nobody judges, could never be the best.
     keep = options.get("keep") or ("best" if options.get("judge_last", True) else "last")
-    return {"keep": keep, "memory": options.get("memory", "all")}
+    own = tuple(own_keys(options.get("state_schema")))
+    return {"keep": keep, "memory": options.get("memory", "all"), **({"own": own} if own else {})}
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
@@ -183,14 +195,26 @@ FEEDBACK = "Feedback on it:"
 ATTEMPT = re.compile("attempt[0-9]+$")
 
 
-def prompt_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any], *, model: object) -> list[BaseMessage]:
+def prompt_messages(
+    template: BaseChatPromptTemplate,
+    values: Mapping[str, Any],
+    *,
+    model: object,
+    state: Mapping[str, Any] | None = None,
+) -> list[BaseMessage]:
     """Return the messages of a prompt as `fenced_messages` does, with a cache point where the model takes them.
 
     Args:
         template: The prompt.
         values: What its variables stand for.
         model: Who is asked, also with arguments bound, or recorded.
+        state: Its keys stand for the other variables; what is neither text nor number is shown as JSON.
+
+    Raises:
+        ValueError: It names a key that nobody has set.
     """
+    own = [name for name in template.input_variables if name not in values]
+    values = {**values, **{name: _shown(name, {} if state is None else state) for name in own}}
     messages = fenced_messages(template, values)
     innermost_model = innermost(model)
     if not isinstance(innermost_model, BaseChatModel) or innermost_model._llm_type != "anthropic-chat":
@@ -210,6 +234,16 @@ def prompt_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any],
     if rest.strip():  # Anthropic refuses a block of white space
         blocks.append({"type": "text", "text": rest})
     return [*messages[:at], messages[at].model_copy(update={"content": blocks}), *messages[at + 1 :]]
+
+
+def _shown(key: str, state: Mapping[str, Any]) -> Any:
+    """Return a key's value as a prompt takes it: what is neither text nor number could hide lines from the fence."""
+    if key not in state:
+        raise ValueError(
+            f"the prompt names {{{key}}}, which is not set: give {key!r} in the input, or have a node of yours write it"
+        )
+    plain = isinstance(state[key], str | int | float | None)
+    return state[key] if plain else json.dumps(state[key], ensure_ascii=False, default=str)
 
 
 CHANGING = ("draft", "feedback", "history")
@@ -256,10 +290,12 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         keep: Keep = "best",
         memory: Memory = "all",
         told: str = "",
+        own: Collection[str] = (),
     ) -> None:
         self.name = what
         self.model = model
-        self.templates = chat_prompt(prompts, what=what, needed=REVISING if what.startswith(REVISERS) else ())
+        needed = REVISING if what.startswith(REVISERS) else ()
+        self.templates = chat_prompt(prompts, what=what, known=(*VARIABLES, *own), needed=needed)
         self.keep = keep
         self.memory = memory
         self.told = told
@@ -274,7 +310,8 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         values = prompt_values(in_context(state["task"], events) + self.told, events, attempt, memory=self.memory)
         values["feedback"] = feedback
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
-        return prompt_messages(template, {**values, "context": values["context"] + thoughts(run)}, model=self.model)
+        values["context"] += thoughts(run)
+        return prompt_messages(template, values, model=self.model, state=state)
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
         """Return the templates to ask with about a draft, one a round, and what is said of it."""

@@ -96,7 +96,7 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         self.name = f"majority-{samples}"
         self.samples = samples
         self.answer = answer
-        self._prompted = PromptedModel(model, prompts, what="prompts")
+        self._prompted = PromptedModel(model, prompts, what="generate_prompt")
         self._sampler = sampled(model, temperature)
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002

@@ -10,6 +10,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from ...state.conversation import conversation_of, kept_conversation
 from ...state.langgraph_internals import INPUT_CHANNEL
+from ...state.open_state import own_values
 from ..runtime.dual import Do, DualRunnable, calling
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, is_prompt, prompt_values
@@ -58,7 +59,7 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
         if conversation and self.told:
             messages.append(("user", self.told.strip()))
         if self.given == "values":
-            return {**values, "messages": messages}
+            return {**own_values(state), **values, "messages": messages}
         if self.given == "state":
             return {"task": task}
         if values["draft"]:
@@ -77,10 +78,10 @@ def from_runnable(
     Args:
         runnable: The chain, agent or compiled graph. It may return a string, a message, or a mapping with `draft`,
             `answer` or `messages`.
-        given: What it is invoked with: `values` (a mapping of task, draft, feedback, history, round and messages, for a
-            prompt chain), `messages` (the conversation so far, for an agent), `chat` (its messages alone, for a chat
-            model) or `state` (only the task, for a graph such as ours). `auto` knows a chat model, looks at the input
-            schema of a compiled graph, and gives everything else `values`.
+        given: What it is invoked with: `values` (a mapping of task, draft, feedback, history, round, messages and the
+            state's keys of one's own, for a prompt chain), `messages` (the conversation so far, for an agent), `chat`
+            (its messages alone, for a chat model) or `state` (only the task, for a graph such as ours). `auto` knows a
+            chat model, looks at the input schema of a compiled graph, and gives everything else `values`.
         keep: Which draft a refiner is shown.
         memory: Whether `history` holds earlier attempts.
 

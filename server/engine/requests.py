@@ -167,10 +167,10 @@ def checked_update(update: object, settings: Settings, graph: Any) -> dict[str, 
         BadRequestError: It holds values of other types, or a field that is none of an input.
     """
     values, kind = checked_values(update, settings), kind_of(graph)
-    given = sorted({*given_to(graph), *(("feedback",) if kind.forkable else ())})
+    given = sorted({*given_to(graph), *kind.own, *(("feedback",) if kind.forkable else ())})
     try:
         if schemas := schemas_of(graph):
-            check_update(values, schemas, also=given)
+            check_update({name: values[name] for name in values.keys() - kind.own}, schemas, also=given)
     except DATA_ERRORS as error:
         raise BadRequestError(f"this can't be written: {error}"[:500]) from None
     if kind.keeps_record and (others := sorted(values.keys() - set(given))):

@@ -142,6 +142,9 @@ class Checkpointer:
         """Returns the saver, which the caller closes; `with` does both."""
         self._opened: list[IndexedSaver] = []
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"this is no saver yet, and has no {name!r}: {OPEN_IT}")
+
     def __enter__(self) -> IndexedSaver:
         self._opened.append(self.open())
         return self._opened[-1]
@@ -165,6 +168,7 @@ class Checkpointer:
         await asyncio.to_thread(self._opened.pop().close)
 
 
+OPEN_IT = "open it by `with open_checkpointer(…) as saver:`, and give `saver`"
 HOST_AND_PORT = r"(?:\[[0-9A-Fa-f:.%]*\]|[^@:,\[\]]*)(?::\d*)?"
 AUTHORITY = re.compile(rf"(?:[^@:]*(?::[^@]*)?@)?{HOST_AND_PORT}(?:,{HOST_AND_PORT})*")
 

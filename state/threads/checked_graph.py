@@ -18,6 +18,7 @@ from ..checked_channels import ThreadMessages, given_messages
 from ..dual import adrive, do, drive
 from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits
+from ..storage.checkpointers import OPEN_IT, Checkpointer
 from .kind import (
     ALLOW,
     CHECKED,
@@ -52,7 +53,12 @@ def compiled(builder: StateGraph[Any, Any, Any, Any], kind: GraphKind, **options
         builder: Holds its nodes and edges.
         kind: How its threads are read and go on.
         options: As in `StateGraph.compile`.
+
+    Raises:
+        TypeError: The checkpointer is not opened.
     """
+    if isinstance(options.get("checkpointer"), Checkpointer):
+        raise TypeError(f"checkpointer= is what open_checkpointer(…) returns, which is no saver yet: {OPEN_IT}")
     attach_kind(builder, kind)
     graph = builder.compile(**options)
     # `compile` names the class; copies are made by calling that of the graph.

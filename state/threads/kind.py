@@ -104,6 +104,8 @@ class GraphKind:
     """True if a graph without one differs from each graph that a record names."""
     options: Mapping[str, Any] = {}
     """Its options that a record must hold."""
+    own: Sequence[str] = ()
+    """Keys of the state that its user added."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
@@ -165,7 +167,7 @@ class GraphKind:
         merged_limits(waiting.get("limits"), limits)
         # What neither names is left out: the first node takes it from the thread or the graph.
         changed = limits if isinstance(limits, Limits) else {**(waiting.get("limits") or {}), **limits}
-        own = {name: waiting[name] for name in OF_ONE_TASK if waiting.get(name) is not None}
+        own = {name: waiting[name] for name in (*OF_ONE_TASK, *self.own) if waiting.get(name) is not None}
         return {**self.task_in(waiting), **own, "limits": dict(changed)}
 
     def task_in(self, waiting: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class LoopKind(GraphKind):
         people: Whether people are asked, in the node `human` between `feedback` and `check`.
         fingerprint: Of the graph.
         options: Of the graph, as its `task` events have them.
+        own: Keys of the state that its user added.
     """
 
     first_node = PREPARE
@@ -45,7 +46,9 @@ class LoopKind(GraphKind):
         people: bool = False,
         fingerprint: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
+        own: Sequence[str] = (),
     ) -> None:
+        self.own = own
         self.fingerprint = fingerprint or {}
         self.options = options or {}
         self.before_check = "human" if people else "feedback"
@@ -89,6 +92,7 @@ class LoopKind(GraphKind):
             raise ValueError("no task of this thread has begun, so none can run once more; resume() begins it")
         messages = conversation_of(values["events"])
         task_input: dict[str, Any] = {"messages": messages} if messages else {"task": values["task"]}
+        task_input |= {name: values[name] for name in self.own if name in values}
         for event in current_run(values["events"]):
             if event.get("given"):
                 task_input["draft"] = event["text"]

@@ -113,11 +113,18 @@ def replay(thread: Thread) -> Logic[Replay]:
     """Return the output recomputed from the record."""
     _, snapshot = yield from _newest(thread)
     values = thread.kind.values_of_last_run(snapshot) if thread.kind.keeps_record else {}
-    return replay_record(values, reopened=bool(snapshot.next))
+    own = {name: values[name] for name in thread.kind.own if name in values}
+    return replay_record(values, reopened=bool(snapshot.next), **own)
 
 
-def diff(thread: Thread, other: Thread | None, before: int | None, after: int | None) -> Logic[Diff]:
+def diff(thread: Thread, other: Thread | str | None, before: int | None, after: int | None) -> Logic[Diff]:
     """Return the differences between two drafts."""
+    if isinstance(other, str):
+        other = type(thread)(thread.graph, other)
+    if other is not None and not isinstance(other, type(thread)):
+        raise TypeError(
+            f"diff() compares with another Thread or its id, not {other!r:.200}; rounds are before= and after="
+        )
     mine = yield from _record(thread)
     others = (yield from _record(other)) if other else mine
     return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))

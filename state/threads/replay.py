@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..events import append_events, broken_links
-from ..stopping import decide
+from ..stopping import decide, error_of
 from ..summary import RunSummary, accepted_by
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ class Replay:
     """One sentence for each thing in which record and result disagree."""
 
 
-def replay_record(values: Mapping[str, Any], *, reopened: bool = False) -> Replay:
+def replay_record(values: Mapping[str, Any], *, reopened: bool = False, **own: Any) -> Replay:
     """Return the output recomputed from the record in a thread's state, compared with the output in that state.
 
     Args:
         values: The state's values, as `graph.get_state(config).values` has them. The limits are read off the record.
         reopened: A run that had stopped goes on, and the record does not say so yet: its result was cleared.
+        own: Values of keys that the user added to the state, which no record holds.
 
     Raises:
         ValueError: The state holds no record: the thread was not made by a graph of ours, or has not begun.
@@ -71,7 +72,7 @@ def replay_record(values: Mapping[str, Any], *, reopened: bool = False) -> Repla
         recorded = {**ADDED_LATER, **(values.get("usage") or {})}
         for key, value in output["usage"].items():
             differences += _difference(f"usage.{key}", recorded.get(key), value)
-    return Replay(output, not differences, tuple(differences))
+    return Replay(cast("RefineOutput", {**output, **own}), not differences, tuple(differences))
 
 
 ADDED_LATER = {"uncounted_calls": 0}
@@ -94,6 +95,7 @@ def _output(events: list[Event], summary: RunSummary) -> RefineOutput:
         "accepted_by": accepted_by(best),
         "oracle": summary.oracle,
         "usage": summary.usage.copy(),
+        "error": error_of(events, reason),
         "events": events,
     }
 

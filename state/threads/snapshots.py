@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from ..checked_channels import Writes
 from ..checked_values import check_found, naming
+from ..conversation import ConversationState
 from ..dual import adrive, do, do_all, drive
 from ..events import AGENT_RECORD, Record
 from .kind import kind_of
@@ -100,7 +101,9 @@ def schemas_of(graph: Any) -> tuple[type, ...]:
     if not kind_of(graph).keeps_record:
         return ()
     package = __name__.partition(".")[0]
-    return tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
+    known = tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
+    # Where a user's keys stand in all of them, the loop's are looked at all the same.
+    return known or ((ConversationState,) if kind_of(graph).own else ())
 
 
 def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Logic[list[StateSnapshot]]:

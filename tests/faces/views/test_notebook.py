@@ -18,6 +18,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 from redraft.faces.views import notebook
 from redraft.faces.views.documents import LONGEST_SHOWN, macros
+from redraft.faces.views.drawing import path_taken
 from redraft.faces.views.notebook import alive, diff, live, scores, show, timeline, tree
 from redraft.faces.views.run_page import run_page
 from redraft.graphs.branching import build_branching_graph
@@ -161,6 +162,18 @@ def test_nodes_may_be_called_anything(names: tuple[str, ...]) -> None:
         assert re.sub(r"\s", "", name).replace("\x1b", "␛").replace("\u202e", "\\u202e") in drawn
     assert sum(" taken" in group.get("class", "") for group in svg.findall(".//{*}g")) == 2 * len(names) + 3
     assert no_address(found.html)
+
+
+def test_a_run_that_goes_on_with_another_graph_keeps_its_edges() -> None:
+    """After `resume(allow_changes=True)` the way into the next node is still marked."""
+    on: Any = {"configurable": {"thread_id": "changed"}}
+    with open_checkpointer("memory") as saver:
+        refining(saver, FIRST).invoke({"task": TASK}, on, interrupt_after=["feedback"])
+        thread = Thread(refining(saver, THIRD, refine_prompt="{draft} {feedback}"), "changed")
+        thread.resume(allow_changes=True)
+        edges = {("feedback", "check"), ("check", "refine"), ("refine", "feedback")}
+        taken = path_taken(thread.graph.get_state_history(on), edges)
+    assert taken.edges == {("feedback", "check"): 2, ("check", "refine"): 1, ("refine", "feedback"): 1}
 
 
 def test_inner_graphs_are_drawn_open(mill: Thread) -> None:

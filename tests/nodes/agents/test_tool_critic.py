@@ -173,7 +173,7 @@ def test_prompts_of_ones_own_say_how_to_end(judge: Any) -> None:
         ({"tools": []}, ValueError, "tools are empty"),
         ({"max_calls": 0}, ValueError, "max_calls"),
         ({"max_calls": True}, ValueError, "max_calls"),
-        ({"prompt": "{code}"}, ValueError, "unknown variables"),
+        ({"prompt": "{code}"}, ValueError, "prompt lacks {draft}"),
         ({"stop_phrase": " "}, ValueError, "stop_phrase"),
         ({"structured": True}, NotImplementedError, "structured=True"),
         ({"tools": [calculator_tool(), calculator_tool()]}, ValueError, "one name"),

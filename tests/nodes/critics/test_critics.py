@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -65,6 +66,51 @@ def test_an_odd_critique_ends_the_run_with_its_draft(critique: Any) -> None:
     assert (output["answer"], output["stop_reason"]) == ("a draft", "failed")
     failures = [event for event in output["events"] if event["kind"] == "failure"]
     assert [event["error"] for event in failures] in (["ValueError"], ["TypeError"])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "accepted", "score", "text"),
+    [
+        (True, True, 1.0, ""),
+        (False, False, 0.0, "The draft does not pass 'check': It rhymes."),
+        (0.5, False, 0.5, "The draft does not pass 'check': It rhymes."),
+        (1, True, 1.0, ""),
+        ((False, "Name the river."), False, 0.0, "Name the river."),
+        ((0.25, "Name the river."), False, 0.25, "Name the river."),
+        ((True, "Well done."), True, 1.0, "Well done."),
+        (Fraction(1, 2), False, 0.5, "The draft does not pass 'check': It rhymes."),
+    ],
+)
+def test_a_verifier_may_say_it_in_few_words(verdict: Any, accepted: bool, score: float, text: str) -> None:
+    """A truth value or a score, alone or with what to mend, is a whole critique."""
+
+    def check(task: str, draft: str) -> Any:
+        """It rhymes."""
+        return verdict
+
+    critique = verifier_critic(check)("Write.", "A lamp.", ())
+    assert isinstance(critique, Critique)
+    assert (critique.accepted, critique.score, critique.text) == (accepted, score, text)
+
+
+@pytest.mark.parametrize("verdict", ["bad", 2, -0.1, float("nan"), (False, 3), ("no", "mend"), [True], {"ok": True}])
+def test_a_verifier_that_says_something_else_ends_the_run_with_the_reason(
+    verdict: Any, run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At its first call it raises; `out["error"]` and the log name it and say what it may return."""
+    graph = build_refine_graph(ScriptedModel(["A lamp."]), verifiers=[verifier_named("rhymes", verdict)])
+    output = run(graph, {"task": "Write."})
+    assert (output["stop_reason"], output["answer"]) == ("failed", "A lamp.")
+    assert output["error"].startswith("rhymes: TypeError: the verifier 'rhymes' must return True, False, a score")
+    assert caplog.messages == [f"a run ended as failed: {output['error']}"]
+
+
+def verifier_named(name: str, verdict: Any) -> Any:
+    def check(task: str, draft: str) -> Any:
+        return verdict
+
+    check.__name__ = name
+    return check
 
 
 def test_numbers_of_other_kinds_are_read() -> None:
