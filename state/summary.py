@@ -163,7 +163,7 @@ class RunSummary:
     """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
-        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds",
+        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds", "said",
         "start", "step", "usage", "verdict",
     )  # fmt: skip
 
@@ -195,6 +195,8 @@ class RunSummary:
     def _begin_drafts(self) -> None:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
+        self.said = ""
+        """The last refusal, or talk about the task, while there is no draft: the answer, which nobody accepts."""
         self.closed = 0
         """How many of them the last verdict covered."""
         self.step = 0
@@ -236,7 +238,9 @@ class RunSummary:
                 self.rounds += kind == "revision"
                 if before is None or before["kind"] not in DRAFT_KINDS:
                     self.step = len(self.attempts)
-                if not event.get("rejected"):
+                rejected = event.get("rejected")
+                self.said = event["text"] if rejected in SAID else self.said
+                if not rejected:
                     # Written anew, by an agent that had not finished it, it replaces the one before.
                     if kind == "draft":
                         self._begin_drafts()
@@ -265,6 +269,11 @@ class RunSummary:
         """The draft to answer with, by the `keep` that the graph recorded."""
         return self.kept(self.options.get("keep", "best"))
 
+    @property
+    def answer_text(self) -> str:
+        """The text of the answer; without a draft, what was said in its place."""
+        return self.said if self.answer is None else self.answer.text
+
     def kept(self, keep: str) -> Attempt | None:
         """Return the draft to answer with; see `best_draft`."""
         if keep == "last":
@@ -281,6 +290,10 @@ class RunSummary:
     def open(self) -> list[Attempt]:
         """The drafts written since the last verdict, or the newest where there is none."""
         return self.attempts[self.closed :] or self.newest
+
+
+SAID = ("refused", "meta")
+"""Reasons why what a model said is no draft."""
 
 
 def _best_unordered(drafts: Sequence[Attempt]) -> Attempt | None:

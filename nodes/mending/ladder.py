@@ -17,6 +17,7 @@ from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, calling
 from ..verify.text_verifiers import addition, advice, wish
 from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
+from ..writing.gate import no_draft, opened
 from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
 from ..writing.replies import read_text
 from .edits import edited, extended
@@ -107,7 +108,8 @@ class Ladder(AdaptiveWriter):
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
 
     def _edited(self, task: str, text: str) -> str:
-        return accepted_edit(self.checks, task, text)
+        text = opened(text).text
+        return "" if no_draft(text) else accepted_edit(self.checks, task, text)
 
 
 def accepted_edit(checks: Mapping[str, VerifierCritic], task: str, text: str) -> str:
@@ -194,7 +196,9 @@ class MendingModel(AdvisedModel):
         attempt = attempt_at_hand(input["events"], self.keep)
         if attempt is None or self.question(attempt)[0] is not self._add:
             return reply
-        added = read_text(reply)
+        added = opened(read_text(reply)).text
+        if no_draft(added):
+            return reply
         return reply.model_copy(update={"content": extended(attempt.text, added) if added.strip() else ""})
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
