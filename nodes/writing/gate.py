@@ -54,10 +54,11 @@ def no_draft(text: str) -> str:
         return "notice"
     sentences = [sentence for part in SENTENCE_END.split(plain) if (sentence := part.strip(AROUND))]
     first, *others = [*dropwhile(OPENER.fullmatch, sentences)] or [""]
-    chatter = all(map(CHATTER.search, others))
+    chatter = all(map(CHATTER.search, others)) or (CANNED.search(first) and len(others) <= MOST_AFTER)
     if REFUSAL.match(first) and chatter:
         return "refused"
-    if (ASKS.match(first) and chatter) or NO_PREFACE.fullmatch(plain):
+    asks = any(map(GREETS.match, sentences)) and any(map(WHAT.match, sentences))
+    if asks or (ASKS.match(first) and chatter) or NO_PREFACE.fullmatch(plain):
         return "meta"
     about_text = all(map(ABOUT_TEXT.match, [first, *others])) and first.startswith("the ")
     return "meta" if about_text and REQUIREMENT.search(plain) else ""
@@ -100,12 +101,15 @@ _SURE = r"(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|unders
 _HAPPY = r"(?:(?:i(?:'d| would) be (?:happy|glad) to (?:help|assist)|i can (?:help|do that))[^.!:\n]{0,60}[.!]\s+)?"
 _HERE = r"(?:here(?:'s| is| are)|below (?:is|are))"
 _HANDED = rf"{_HERE} (?:[^:\n]{{0,160}}\b)?{_KINDS}\b[^:\n]{{0,200}}:[*_]*"
+_SOME = r"(?:some|a few|a couple of|two|three|four|five|six|seven|eight|nine|ten|[0-9]{1,3})"
 _RULE = r"(?:-{3,}[ \t]*\n\s*)?"
 PREAMBLE = re.compile(
     # With an opener, or of a changed text, the draft may stand in the same line.
     rf"\W{{0,9}}(?:{_SURE}(?:{_HAPPY}{_HANDED}|here (?:you go|it is)[!:.])\s+"
+    rf"|{_SURE}{_HAPPY}here are {_SOME}\b[^:\n]{{0,200}}:[ \t]*\n\s*"
     rf"|{_HERE} (?:a|an|the|my|your) {_CHANGED}\b[^:\n]{{0,160}}:[*_]*\s+"
-    rf"|(?:the text [^.:\n]{{0,120}}\. )?{_HANDED}[ \t]*\n\s*"
+    rf"|[^:\n]{{0,300}}[.!] {_HERE} (?:a|an|the|my|your) {_CHANGED} {_KINDS}\b[^:\n]{{0,160}}:[ \t]*\n\s*"
+    rf"|(?:to [^.:\n]{{0,120}}, )?{_HANDED}[ \t]*\n\s*"
     rf"|i(?:'ve| have) {_CHANGED} (?:the|your) [^:\n]{{0,160}}:[ \t]*\n\s*"
     rf"|(?:{_CHANGED}|new|final) {_KINDS}[*_]*:[*_]*[ \t]*\n\s*){_RULE}",
     re.IGNORECASE,
@@ -138,16 +142,17 @@ NOTICE = re.compile(
 )
 _SORRY = (
     r"(?:(?:i(?:'m| am) (?:very |really )?sorry|i apologi[sz]e|sorry|unfortunately|i regret to inform you that)"
-    r"(?: for (?:any|the) (?:confusion|misunderstanding|inconvenience))?,? )?"
-    r"(?:but )?(?:as an? (?:ai|chatbot|assistant|language model)\b[^,]{0,200}, )?"
+    r"(?: for any \w+)?,? )?(?:but )?"
 )
 _REQUEST = (
     r"(?:requests?|tasks?|prompts?|questions?|texts?|response|reply|content|instructions|drafts?|sentences?|passage"
     r"|story|poem|essay|code)"
 )
+_AI = r"as an? (?:\w+ )?(?:ai|chatbot|language model)\b[^,]{0,200}, "
 _WRITE = r"(?:provide|answer|discuss|create|generate|write)"
 REFUSAL = re.compile(
-    rf"{_SORRY}i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) (?:"
+    rf"{_SORRY}{_AI}i (?:can(?:not|'t| not)|do(?:n't| not)|am (?:not|unable))\b|{_SORRY}{_AI}i'm (?:not|unable)\b"
+    rf"|{_SORRY}i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) (?:"
     rf"(?:help|assist)(?: you)?(?: (?:with|in|on) (?:that|this|it|.{{0,60}}\b{_REQUEST}\b.{{0,120}}))?$"
     r"|(?:comply|continue)(?: with (?:that|this|your|the)\b.{0,60})?$|do (?:that|this)$"
     rf"|(?:{_WRITE}|fulfil?l|complete|process|produce|engage)\b.{{0,120}}\b{_REQUEST}\b"
@@ -156,6 +161,9 @@ REFUSAL = re.compile(
     r"|enough (?:information|context|details)(?: (?:to|about|for)\b|$)"
     r"|access to (?:real-time|external|your|the internet|files|personal)\b)"
 )
+CANNED = re.compile(rf"{_AI}|^{_SORRY}i (?:cannot|can't) assist with that request")
+MOST_AFTER = 2
+"""Sentences of any kind that may follow the refusal of an assistant."""
 CHATTER = re.compile(
     r"\b(?:help|assist\w*|ask\w*|share|requests?|provide|clarify|context|rephrase|welcome|pleasure|instead|different|policy"
     r"|guidelines|questions?|let me know|not sure|no preface|task|would you like|(?:real|given) text|appears to be"
@@ -179,9 +187,14 @@ ASKS = re.compile(
     rf"\b{_REQUEST}\b"
     r"|i(?:'ll| will) (?:reply|respond) with\b)"
 )
+GREETS = re.compile(r"i(?:'m| am) (?:always |just )?(?:ready|here|happy|glad)\b")
+WHAT = re.compile(
+    r"what(?:'s| is) (?:your (?:task|request|question)|on your mind)"
+    r"|(?:what|how) (?:can|may) i (?:help|assist)|what kind of help"
+)
 NO_PREFACE = re.compile(r"(?:reply: )?no preface,?(?: no| or| and)? comments?(?: on the changes)?")
-ABOUT_TEXT = re.compile(r"(?:the (?:text|response|reply|request|json|task)|it|this)\b")
+ABOUT_TEXT = re.compile(r"(?:the (?:text|response|reply|request|task|json (?:is|must|should))|it|this)\b")
 REQUIREMENT = re.compile(
     r"\b(?:must (?:be|have|meet|begin|contain)|should be|can be more|words?"
-    r"|sentences?|bullet|lines?|prefaced?|requirements?|json|formatted|rewritten)\b"
+    r"|sentences?|bullet|lines?|prefaced?|requirements?|requested|criteria|json|formatted|rewritten)\b"
 )
