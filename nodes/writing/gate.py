@@ -37,9 +37,8 @@ def opened(reply: str, *, any_heading: bool = False) -> Opened:
         return Opened(reply, {})
     body, _, last = text.rstrip().rpartition("\n")
     closing = CLOSING if before else OFFER
-    after = (
-        last if not any_heading and body.strip() and closing.fullmatch(_straight(last.strip()[:MOST_AROUND])) else ""
-    )
+    offers = body.strip() and len(last) <= MOST_AROUND and closing.fullmatch(_straight(last.strip()))
+    after = last if offers and not any_heading else ""
     text = body.rstrip().removesuffix("---") if after else text
     stripped = {"before": before.strip(), "after": after.strip()}
     return Opened(text.strip() if before or after else text, {name: part for name, part in stripped.items() if part})
@@ -58,7 +57,8 @@ def no_draft(text: str) -> str:
     if REFUSAL.match(first) and chatter:
         return "refused"
     asks = any(map(GREETS.match, sentences)) and any(map(WHAT.match, sentences))
-    if asks or (ASKS.match(first) and chatter) or NO_PREFACE.fullmatch(plain):
+    nothing_after = PREAMBLE.fullmatch(f"{_straight(text.strip()[:MOST_AROUND])}\n") or NO_PREFACE.fullmatch(plain)
+    if asks or nothing_after or (ASKS.match(first) and chatter):
         return "meta"
     about_text = all(map(ABOUT_TEXT.match, [first, *others])) and first.startswith("the ")
     return "meta" if about_text and REQUIREMENT.search(plain) else ""
@@ -142,7 +142,7 @@ NOTICE = re.compile(
 )
 _SORRY = (
     r"(?:(?:i(?:'m| am) (?:very |really )?sorry|i apologi[sz]e|sorry|unfortunately|i regret to inform you that)"
-    r"(?: for any \w+)?,? )?(?:but )?"
+    r"(?: for (?:any \w+|the (?:confusion|inconvenience|error)))?,? )?(?:but )?"
 )
 _REQUEST = (
     r"(?:requests?|tasks?|prompts?|questions?|texts?|response|reply|content|instructions|drafts?|sentences?|passage"
