@@ -171,7 +171,8 @@ CHATTER = re.compile(
 )
 """In each further sentence of a refusal, or of somebody who asks what to do."""
 OPENER = re.compile(
-    r"hello|hi(?: there)?|sure(?: thing)?|certainly|of course|absolutely|okay|understood|i understand|got it|no problem"
+    r"hello|hi(?: there)?|(?:i'm )?sorry|i apologi[sz]e|sure(?: thing)?|certainly|of course"
+    r"|absolutely|okay|understood|i understand|got it|no problem"
     r"|(?:i'd|i would) be (?:happy|glad) to (?:help|assist)(?: you)?(?: with (?:that|this))?"
 )
 ASKS = re.compile(
