@@ -196,7 +196,7 @@ class RunSummary:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
         self.said = ""
-        """The last refusal, or talk about the task, while there is no draft: the answer, which nobody accepts."""
+        """The last refusal, talk about the task or notice: the answer while there is no draft, which nobody accepts."""
         self.closed = 0
         """How many of them the last verdict covered."""
         self.step = 0
@@ -292,8 +292,8 @@ class RunSummary:
         return self.attempts[self.closed :] or self.newest
 
 
-SAID = ("refused", "meta")
-"""Reasons why what a model said is no draft."""
+SAID = ("refused", "meta", "notice")
+"""Reasons why what was said is no draft."""
 
 
 def _best_unordered(drafts: Sequence[Attempt]) -> Attempt | None:
