@@ -56,7 +56,8 @@ def no_draft(text: str) -> str:
     chatter = all(map(CHATTER.search, others)) or (CANNED.search(first) and len(others) <= MOST_AFTER)
     if REFUSAL.match(first) and chatter:
         return "refused"
-    asks = any(map(GREETS.match, sentences)) and any(map(WHAT.match, sentences))
+    greets = sentences[:1] != [first] or any(map(GREETS.match, sentences))
+    asks = greets and any(map(WHAT.match, sentences))
     nothing_after = PREAMBLE.fullmatch(f"{_straight(text.strip()[:MOST_AROUND])}\n") or NO_PREFACE.fullmatch(plain)
     if asks or nothing_after or (ASKS.match(first) and chatter):
         return "meta"
@@ -101,7 +102,10 @@ _SURE = r"(?:sure(?: thing)?|certainly|of course|absolutely|okay|ok|great|unders
 _HAPPY = r"(?:(?:i(?:'d| would) be (?:happy|glad) to (?:help|assist)|i can (?:help|do that))[^.!:\n]{0,60}[.!]\s+)?"
 _HERE = r"(?:here(?:'s| is| are)|below (?:is|are))"
 _HANDED = rf"{_HERE} (?:[^:\n]{{0,160}}\b)?{_KINDS}\b[^:\n]{{0,200}}:[*_]*"
-_SOME = r"(?:some|a few|a couple of|two|three|four|five|six|seven|eight|nine|ten|[0-9]{1,3})"
+_SOME = (
+    r"(?:some|a few|a couple of|two|three|four|five|six|seven|eight|nine|ten|[0-9]{1,3}"
+    r"|(?:the|your) (?:instructions|steps|ideas|tips|questions|names|options|reasons))"
+)
 _RULE = r"(?:-{3,}[ \t]*\n\s*)?"
 PREAMBLE = re.compile(
     # With an opener, or of a changed text, the draft may stand in the same line.
@@ -111,6 +115,7 @@ PREAMBLE = re.compile(
     rf"|[^:\n]{{0,300}}[.!] {_HERE} (?:a|an|the|my|your) {_CHANGED} {_KINDS}\b[^:\n]{{0,160}}:[ \t]*\n\s*"
     rf"|(?:to [^.:\n]{{0,120}}, )?{_HANDED}[ \t]*\n\s*"
     rf"|i(?:'ve| have) {_CHANGED} (?:the|your) [^:\n]{{0,160}}:[ \t]*\n\s*"
+    rf"|(?:the|your) {_KINDS} (?:is|reads) as follows:[ \t]*\n\s*"
     rf"|(?:{_CHANGED}|new|final) {_KINDS}[*_]*:[*_]*[ \t]*\n\s*){_RULE}",
     re.IGNORECASE,
 )
@@ -148,10 +153,12 @@ _REQUEST = (
     r"(?:requests?|tasks?|prompts?|questions?|texts?|response|reply|content|instructions|drafts?|sentences?|passage"
     r"|story|poem|essay|code)"
 )
-_AI = r"as an? (?:\w+ )?(?:ai|chatbot|language model)\b[^,]{0,200}, "
+_AI = (
+    r"(?:(?:i(?:'m| am) )?sorry\b[^,.]{0,40},? (?:but )?)?as an? (?:\w+ )?(?:ai|chatbot|language model)\b[^,]{0,200}, "
+)
 _WRITE = r"(?:provide|answer|discuss|create|generate|write)"
 REFUSAL = re.compile(
-    rf"{_SORRY}{_AI}i (?:can(?:not|'t| not)|do(?:n't| not)|am (?:not|unable))\b|{_SORRY}{_AI}i'm (?:not|unable)\b"
+    rf"{_AI}i (?:can(?:not|'t| not)|do(?:n't| not)|am (?:not|unable))\b|{_AI}i'm (?:not|unable|designed|only|just)\b"
     rf"|{_SORRY}i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) (?:"
     rf"(?:help|assist)(?: you)?(?: (?:with|in|on) (?:that|this|it|.{{0,60}}\b{_REQUEST}\b.{{0,120}}))?$"
     r"|(?:comply|continue)(?: with (?:that|this|your|the)\b.{0,60})?$|do (?:that|this)$"
@@ -162,7 +169,7 @@ REFUSAL = re.compile(
     r"|access to (?:real-time|external|your|the internet|files|personal)\b)"
 )
 CANNED = re.compile(rf"{_AI}|^{_SORRY}i (?:cannot|can't) assist with that request")
-MOST_AFTER = 2
+MOST_AFTER = 8
 """Sentences of any kind that may follow the refusal of an assistant."""
 CHATTER = re.compile(
     r"\b(?:help|assist\w*|ask\w*|share|requests?|provide|clarify|context|rephrase|welcome|pleasure|instead|different|policy"
@@ -191,7 +198,7 @@ ASKS = re.compile(
 GREETS = re.compile(r"i(?:'m| am) (?:always |just )?(?:ready|here|happy|glad)\b")
 WHAT = re.compile(
     r"what(?:'s| is) (?:your (?:task|request|question)|on your mind)"
-    r"|(?:what|how) (?:can|may) i (?:help|assist)|what kind of help"
+    r"|(?:what|how) (?:can|may) i (?:help|assist)|what (?:kind of help|do you need)"
 )
 NO_PREFACE = re.compile(r"(?:reply: )?no preface,?(?: no| or| and)? comments?(?: on the changes)?")
 ABOUT_TEXT = re.compile(r"(?:the (?:text|response|reply|request|task|json (?:is|must|should))|it|this)\b")
