@@ -7,8 +7,11 @@ coding tasks, each labelled by hand as one of
     around   a draft with a preamble or a closing offer: told, if exactly `before` and `after` are stripped
     refusal, talk   no draft: told, if the gate says so, for whatever reason
 
-A row's `half` is `seen` where it was read while the rules were written, and `unseen` where it was labelled after they
-were finished. Shares have 95% intervals (Wilson).
+A row's `draw` says when it was read: 1 while the rules were first written, 2 after that, and 3 after draw 2 had widened
+them; what draw 3 showed is in the rules too. So what is printed is of rules that know these replies. Before draws 2 and
+3 were read, 200 of 200 and 241 of 241 true drafts in them passed unharmed, and 29 of 45 and 8 of 21 others were told
+(the file leaves out five long drafts of draw 3).
+Shares have 95% intervals (Wilson).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from redraft.nodes.writing.gate import no_draft, opened
 
 REPLIES = Path(__file__).with_name("draft_gate.jsonl")
+DRAWS = (1, 2, 3)
 LABELS = ("draft", "around", "refusal", "talk")
 
 
@@ -38,20 +42,20 @@ def told(row: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Print both shares for both halves, what each label comes to, and what was told wrongly."""
+    """Print both shares for each draw, what each label comes to, and what was told wrongly."""
     from redraft.evals.analysis.paired import proportion
 
-    for half in ("seen", "unseen"):
-        rows = [row for row in replies() if row["half"] == half]
+    for name, draws in {**{f"draw {number}": {number} for number in DRAWS}, "all": {*DRAWS}}.items():
+        rows = [row for row in replies() if row["draw"] in draws]
         by_label = {label: [told(row) for row in rows if row["label"] == label] for label in LABELS}
         others = [right for label in LABELS[1:] for right in by_label[label]]
-        for name, rights in (("precision on true drafts", by_label["draft"]), ("recall", others)):
+        for what, rights in (("precision on true drafts", by_label["draft"]), ("recall", others)):
             share = proportion(sum(rights), len(rights))
             low, high = share.ci95 or (0.0, 1.0)
-            print(f"{half}: {name} {share.k}/{share.n} = {share.rate or 0:.1%} (95% {low:.1%} to {high:.1%})")
+            print(f"{name}: {what} {share.k}/{share.n} = {share.rate or 0:.1%} (95% {low:.1%} to {high:.1%})")
         print("  " + ", ".join(f"{label} {sum(rights)}/{len(rights)}" for label, rights in by_label.items()))
         for row in rows:
-            if not told(row):
+            if not told(row) and name != "all":
                 print(f"  {row['label']}, told wrongly: {row['text'][:100]!r}")
 
 

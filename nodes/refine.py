@@ -53,7 +53,7 @@ def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, 
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        asked = writer if first is None or attempts(events) else first
+        asked = _asked(writer, first, state)
         outcome, refiner, choice = yield from _written(asked, state, config, prices=prices, number=number)
         result = outcome.result
         replies = result.replies if isinstance(result, Drafts) else [result]
@@ -72,7 +72,7 @@ def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, 
         news = _revisions(state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact)
         if isinstance(result, AgentRun):
             if result.unfinished:
-                news[0]["rejected"] = news[0]["rejected"] or "unfinished"
+                news[0]["rejected"] = "unfinished"
             return agent_update(state, result, news[0])
         if not isinstance(result, Drafts):
             return writer_update(state, refiner, result, news[0])
@@ -129,6 +129,11 @@ def _revisions(
         news.append({**event, **({"base": new.base} if base else {}), "rejected": rejected})
         earlier.append(new)
     return news
+
+
+def _asked(writer: Writer, first: Writer | None, state: Mapping[str, Any]) -> Writer:
+    """Return who is to write: the writer of first drafts, where there is one, until there is a draft."""
+    return writer if first is None or attempts(state["events"]) else first
 
 
 def _written(

@@ -197,7 +197,6 @@ def said_in_conversation(
     own = _said_last(best, state, events)
     best_data, update = state.get("_refine_kept"), dict[str, Any]()
     data, written = state.get("structured_response"), files_in(state, files)
-    own = own if own is None or data is not None else _opened(own)
     if own is not None and best is not None and (data is not None or files):
         best_data = {"round": best.round, "data": data, "files": written, "answer": str(own.text)}
         update["_refine_kept"] = best_data
@@ -208,12 +207,11 @@ def said_in_conversation(
         told = feedback(loop["task"], events, keep=keep)
         return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
     about = {"redraft": {name: loop[name] for name in OUTCOME}}
-    own = reply_in({"messages": since_asked(state["messages"])}) if best is None else own
-    if best is None and own is None:
-        return update
     if own is not None:
         metadata = {**own.response_metadata, **about}
         return {**update, "messages": [own.model_copy(update={"response_metadata": metadata})]}
+    if best is None:
+        return update
     text = of_best.get("answer", best.text) if of_best and files and not _edited(best) else best.text
     update["messages"] = [AIMessage(text, response_metadata=about)]
     if schema_in(events) is not None:
@@ -222,10 +220,13 @@ def said_in_conversation(
 
 
 def _said_last(best: Attempt | None, state: Mapping[str, Any], events: Sequence[Event]) -> BaseMessage | None:
-    """Return the message that is the best draft, where that is the last thing which the agent said."""
-    if best is None or best is not latest_draft(events) or rejected_since_draft(events) or _edited(best):
+    """Return the message that is the best draft, where the agent said that last; without a draft, what it said last."""
+    own = reply_in({"messages": since_asked(state["messages"])})
+    if own is None or best is None:
+        return own
+    if best is not latest_draft(events) or rejected_since_draft(events) or _edited(best):
         return None
-    return reply_in({"messages": since_asked(state["messages"])})
+    return _opened(own)
 
 
 def _opened(message: BaseMessage) -> BaseMessage:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 from itertools import dropwhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["LONGEST", "Opened", "bare", "no_draft", "opened"]
 
@@ -56,13 +59,23 @@ def no_draft(text: str) -> str:
     chatter = all(map(CHATTER.search, others)) or (CANNED.search(first) and len(others) <= MOST_AFTER)
     if REFUSAL.match(first) and chatter:
         return "refused"
-    greets = sentences[:1] != [first] or any(map(GREETS.match, sentences))
-    asks = greets and any(map(WHAT.match, sentences))
+    talks = _is_talk(sentences, first, others) or (ASKS.match(first) and chatter)
     nothing_after = PREAMBLE.fullmatch(f"{_straight(text.strip()[:MOST_AROUND])}\n") or NO_PREFACE.fullmatch(plain)
-    if asks or nothing_after or (ASKS.match(first) and chatter):
-        return "meta"
-    about_text = all(map(ABOUT_TEXT.match, [first, *others])) and first.startswith("the ")
-    return "meta" if about_text and REQUIREMENT.search(plain) else ""
+    return "meta" if talks or nothing_after else ""
+
+
+def _is_talk(sentences: Sequence[str], first: str, others: Sequence[str]) -> bool:
+    """Return whether the sentences of a text greet and ask what to do, or only say what the text must be.
+
+    Args:
+        sentences: All of them.
+        first: The first one that is no mere opener.
+        others: Those after it.
+    """
+    opens = sentences[:1] != [first] and WHAT.match(first)
+    asks = opens or (any(map(GREETS.match, sentences)) and any(map(WHAT.match, sentences)))
+    about_text = first.startswith("the ") and all(map(ABOUT_TEXT.match, [first, *others]))
+    return bool(asks) or (about_text and any(map(REQUIREMENT.search, sentences)))
 
 
 def bare(text: str, most: int) -> str:
@@ -195,13 +208,15 @@ ASKS = re.compile(
     rf"\b{_REQUEST}\b"
     r"|i(?:'ll| will) (?:reply|respond) with\b)"
 )
-GREETS = re.compile(r"i(?:'m| am) (?:always |just )?(?:ready|here|happy|glad)\b")
+GREETS = re.compile(r"i(?:'m| am) (?:always |just )?(?:ready|here|happy|glad) to (?:help|assist)\b")
 WHAT = re.compile(
     r"what(?:'s| is) (?:your (?:task|request|question)|on your mind)"
     r"|(?:what|how) (?:can|may) i (?:help|assist)|what (?:kind of help|do you need)"
 )
 NO_PREFACE = re.compile(r"(?:reply: )?no preface,?(?: no| or| and)? comments?(?: on the changes)?")
-ABOUT_TEXT = re.compile(r"(?:the (?:text|response|reply|request|task|json (?:is|must|should))|it|this)\b")
+ABOUT_TEXT = re.compile(
+    r"(?:the (?:text|response|reply|request|task|json (?:is|must|should)|sentence (?:contains|must|has))|it|this)\b"
+)
 REQUIREMENT = re.compile(
     r"\b(?:must (?:be|have|meet|begin|contain)|should be|can be more|words?"
     r"|sentences?|bullet|lines?|prefaced?|requirements?|requested|criteria|json|formatted|rewritten)\b"
