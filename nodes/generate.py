@@ -15,6 +15,7 @@ from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, extra_update, recorded
+from .writing.gate import no_draft
 from .writing.replies import cut_off, gated, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
 
@@ -128,8 +129,8 @@ def agent_update(state: Mapping[str, Any], run: AgentRun, event: Mapping[str, An
         draft["conversation"] = before
     if run.schema is not None:
         draft["schema"] = dict(run.schema)
-    if run.notice or not run.text.strip():
-        draft["rejected"] = "notice" if run.notice else "empty"
+    if (notice := run.notice or no_draft(run.text) == "notice") or not run.text.strip():
+        draft["rejected"] = "notice" if notice else "empty"
     if run.unfinished:
         draft["incomplete"] = run.unfinished
     # `check` sees for itself that a budget of the run is spent, and can't know what a server allows.
