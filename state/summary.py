@@ -269,11 +269,6 @@ class RunSummary:
         """The draft to answer with, by the `keep` that the graph recorded."""
         return self.kept(self.options.get("keep", "best"))
 
-    @property
-    def answer_text(self) -> str:
-        """The text of the answer; without a draft, what was said in its place."""
-        return self.said if self.answer is None else self.answer.text
-
     def kept(self, keep: str) -> Attempt | None:
         """Return the draft to answer with; see `best_draft`."""
         if keep == "last":

@@ -108,7 +108,7 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
     if rejected := event.get("rejected"):
         return f"✗ not a draft: {REJECTED_WORDS.get(str(rejected), str(rejected))}", "bad"
     if taken_off := stripped_words(event):
-        return taken_off, "open"
+        return shortened(taken_off, EXCERPT), "open"
     if kind == "failure":
         budget = event.get("budget")
         return (f"stopped: {budget}", "open") if budget else (f"✗ {event.get('error')}", "bad")
