@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -250,6 +251,11 @@ def build_refine_graph(
         rungs=rungs,
     )
 
+    # The same words to a model that is sure of itself would bring the same refusal.
+    again = copy(first)
+    if isinstance(again, PromptedModel):
+        again.model = sampled(again.model)
+
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {
         "keep": keep,
@@ -282,7 +288,7 @@ def build_refine_graph(
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
-        refine=refine_step(revise, keep=keep, prices=prices),
+        refine=refine_step(revise, keep=keep, first=again, prices=prices),
         one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.

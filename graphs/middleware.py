@@ -16,7 +16,7 @@ from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.types import Command
 
-from ..nodes.agents.agent_answers import OUT_OF_STEPS, HandedOver, run_in
+from ..nodes.agents.agent_answers import ENDED, OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
 from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
 from ..nodes.arguments import check_lists
@@ -33,11 +33,12 @@ from ..nodes.runtime.dual import Do
 from ..nodes.runtime.meter import BudgetSpentError
 from ..nodes.runtime.step import Step, Steps, call
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
+from ..nodes.writing.replies import reply_in
 from ..state.events import append_events
 from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
-from ..state.summary import attempts
+from ..state.summary import attempts, summary_of
 from .loop import price_table
 
 try:
@@ -49,6 +50,7 @@ try:
         begun,
         files_in,
         loop_state,
+        notice_in,
         said_in_conversation,
         since_asked,
         spent_so_far,
@@ -243,6 +245,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         response, spent = yield from self._counted(handler, request, config)
         if isinstance(response, Exception):
             response = ModelResponse(result=[])  # `before_model` goes to the end next
+        elif (reply := reply_in({"messages": list(response.result)})) is not None:
+            spent["said"] = reply.id
         made: Any = ExtendedModelResponse(response, Command(update={"_refine_spent": spent}))
         return made  # type: ignore[no-any-return]
 
@@ -316,10 +320,13 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             return (yield from self._feedback.logic(loop, config))
         budget, error = spent.get("budget") or None, spent.get("error", "")
         data = None if budget or error else state.get("structured_response")
-        run = run_in(since_asked(state["messages"]), data=data, stopped=error, budget=budget)
+        messages = since_asked(state["messages"])
+        run = run_in(messages, data=data, stopped=error, budget=budget)
+        if not run.unfinished and data is None and (notice := notice_in(messages, spent)):
+            run = replace(run, unfinished=ENDED.format(notice=notice), notice=True)
         if run.schema is None and run.text.strip():
             run = replace(run, text=with_files(run.text, files_in(state, self._files)))
-        step = self._refine if attempts(loop["events"]) else self._generate
+        step = self._refine if attempts(loop["events"]) or summary_of(loop["events"]).said else self._generate
         wrote = yield from step.logic({**loop, "handed_over": (run, spent["usage"], spent.get("model", ""))}, config)
         judged = yield from self._feedback.logic(_after(loop, wrote), config)
         return {**wrote, **judged, "events": [*wrote["events"], *judged.get("events", [])]}

@@ -181,7 +181,7 @@ def outcome_values(
     summary = summary_of(events)
     values: dict[str, Any] = {
         "stop_reason": reason,
-        "answer": best.text if best and reason else "",
+        "answer": (best.text if best else summary.said) if reason else "",
         "rounds": summary.rounds,
         "score": best.score if best else None,
         "accepted_by": accepted_by(best),
@@ -189,8 +189,8 @@ def outcome_values(
         "usage": {**summary.usage},
         "error": error_of(events, reason, news),
     }
-    if best and reason and (name := answer_id(events)):
-        values["messages"] = [AIMessage(best.text, id=name)]
+    if values["answer"] and (name := answer_id(events)):
+        values["messages"] = [AIMessage(values["answer"], id=name)]
     return values
 
 

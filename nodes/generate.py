@@ -15,7 +15,8 @@ from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, extra_update, recorded
-from .writing.replies import cut_off, marked_refusal, read_text, reasoning_only
+from .writing.gate import no_draft
+from .writing.replies import cut_off, gated, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
 
     An agent that did not finish (see `redraft.nodes.agents.agent_answers`) leaves its draft as it is, and the run ends.
 
-    A draft of the caller's own is recorded, and the writer is not asked.
+    A refusal, talk about the task and a notice are recorded as rejected, and are no drafts. A draft of the caller's own
+    is recorded as it is, and the writer is not asked.
 
     Reads: task, draft, events, limits, raised. Writes: events, raised.
 
@@ -69,7 +71,7 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
         if error is None and not (text := read_text(outcome.result)).strip():
             error = _empty(outcome.result, by=draft["by"])
         if error is None:
-            update = writer_update(state, writer, outcome.result, {**draft, "text": text})
+            update = writer_update(state, writer, outcome.result, {**draft, **gated(text, outcome.result)})
             return update if outcome.refused is None else _with_refusal(state, update, outcome.refused)
         # Replies that the journal keeps, or the checkpoints of an agent, are counted when they are used again.
         counted_later = outcome.kept or getattr(writer, "goes_on", False)
@@ -116,17 +118,19 @@ def agent_update(state: Mapping[str, Any], run: AgentRun, event: Mapping[str, An
     Args:
         state: The state that the events are appended to.
         run: The run.
-        event: The draft or revision, without what the run says of it.
+        event: The draft, without what the run says of it, or the revision with its text.
     """
-    draft: dict[str, Any] = {**event, "text": run.text, "steps": list(run.steps)}
-    node = "generate" if draft["kind"] == "draft" else "refine"
+    node = "generate" if event["kind"] == "draft" else "refine"
+    first = node == "generate" and run.schema is None
+    text = gated(run.text, run.reply) if first else {"text": run.text}
+    draft: dict[str, Any] = {**text, **event, "steps": list(run.steps)}
     news = [draft]
     if node == "generate" and (before := before_task(kept_conversation(state))):
         draft["conversation"] = before
     if run.schema is not None:
         draft["schema"] = dict(run.schema)
-    if not run.text.strip():
-        draft["rejected"] = "empty"
+    if (notice := run.notice or no_draft(run.text) == "notice") or not run.text.strip():
+        draft["rejected"] = "notice" if notice else "empty"
     if run.unfinished:
         draft["incomplete"] = run.unfinished
     # `check` sees for itself that a budget of the run is spent, and can't know what a server allows.

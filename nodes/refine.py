@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import failure
 from ..state.stopping import spent_budget
-from ..state.summary import Attempt, rounds, summary_of
+from ..state.summary import Attempt, attempts, rounds, summary_of
 from ..state.usage import NO_USAGE, Usage, add_usage
 from .agents.agent_answers import AgentRun
 from .agents.structured_answers import misfit, schema_in
@@ -17,7 +17,7 @@ from .runtime.dual import Do, beside
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 from .writing.adaptive import EDIT, Drafts
 from .writing.prompts import Keep, attempt_at_hand
-from .writing.replies import cut_off, read_text, rejection
+from .writing.replies import cut_off, gated, read_text, rejection
 from .writing.writers import Refiners
 
 if TYPE_CHECKING:
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 __all__ = ["REFINE_PROMPT", "refine"]
 
 
-def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None) -> Step:
+def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, prices: Prices | None = None) -> Step:
     """Return the node that writes the next revision, or several side by side where the writer is adaptive.
 
-    A revision that is empty, refused, a repeat, or talk about the task, one that an agent did not finish, and where the
-    draft is data one that does not fit its schema, is logged as rejected; it counts as a round and is no draft. An
-    error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as new limits may
-    have it, nothing is asked and nothing written: `check` says which budget.
+    A revision that is empty, refused, a repeat, a notice or talk about the task, one that an agent did not finish, and
+    where the draft is data one that does not fit its schema, is logged as rejected; it counts as a round and is no
+    draft. An error is logged and ends the run in `check`, with the best draft so far. Once a budget is spent, as new
+    limits may have it, nothing is asked and nothing written: `check` says which budget.
 
     Args:
         writer: Takes the state and returns the revision, or `Drafts`; of `Refiners` one is chosen.
         keep: Whether the best or the latest draft is revised, where the writer doesn't say it.
+        first: Asked in the writer's place while there is no draft to revise.
         prices: Prices of the models that it calls.
 
     Reads: task, events, limits. Writes: events.
@@ -53,7 +54,8 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        outcome, refiner, choice = yield from _written(writer, state, config, prices=prices, number=number)
+        asked = _asked(writer, first, state)
+        outcome, refiner, choice = yield from _written(asked, state, config, prices=prices, number=number)
         result = outcome.result
         replies = result.replies if isinstance(result, Drafts) else [result]
         error, texts = outcome.error, [""]
@@ -79,7 +81,7 @@ def refine(writer: Writer, *, keep: Keep = "best", prices: Prices | None = None)
             return writer_update(state, refiner, result, news[0])
         for event, reply, edited in zip(news, replies, result.edited or repeat(False), strict=False):
             if result.fresh:  # a sample revises no draft
-                del event["base"]
+                event.pop("base", None)
             if edited:
                 event["edited"] = True
             elif cut_off(reply):
@@ -116,19 +118,25 @@ def _revisions(
     by = fields.get("model") or fields.get("refiner", "refine")
     news: list[dict[str, Any]] = []
     for text, reply, usage in zip(texts, replies, _shared(fields["usage"], replies), strict=True):
-        new = Attempt(number + len(news), text, by, base.round if base else 0, ())
+        message = reply.reply if isinstance(reply, AgentRun) else reply
+        draft = gated(text, message)
+        new = Attempt(number + len(news), draft["text"], by, base.round if base else None, ())
         # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
         alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
         if exact:
-            alike = [one for one in alike if one == text]
-        message = reply.reply if isinstance(reply, AgentRun) else reply
-        rejected = rejection(text, earlier=alike, result=message, critique=critique, known=sources)
-        if not rejected and schema is not None and (yield beside(misfit, text, schema)):
+            alike = [one for one in alike if one == new.text]
+        rejected = rejection(new.text, earlier=alike, result=message, critique=critique, known=sources)
+        if not rejected and schema is not None and (yield beside(misfit, new.text, schema)):
             rejected = "invalid"
-        event = {"kind": "revision", "round": new.round, "by": by, "text": text, **fields}
-        news.append({**event, "usage": usage, "base": new.base, "rejected": rejected})
+        event = {"kind": "revision", "round": new.round, "by": by, **draft, **fields, "usage": usage}
+        news.append({**event, **({"base": new.base} if base else {}), "rejected": rejected})
         earlier.append(new)
     return news
+
+
+def _asked(writer: Writer, first: Writer | None, state: Mapping[str, Any]) -> Writer:
+    """Return who is to write: the writer of first drafts, where there is one, until there is a draft."""
+    return writer if first is None or attempts(state["events"]) else first
 
 
 def _written(

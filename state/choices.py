@@ -41,8 +41,8 @@ class Arm(NamedTuple):
 
 
 def arms_of(events: Sequence[Event]) -> list[Arm]:
-    """Return the arms that the run may choose from, in order; none where it is not adaptive."""
-    return [Arm(*arm) for arm in run_options(events).get("arms", ())]
+    """Return the arms that the run may choose from, in order; none where it is not adaptive, or before a draft."""
+    return [Arm(*arm) for arm in run_options(events).get("arms", ())] if attempts(events) else []
 
 
 def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:

@@ -147,9 +147,11 @@ class Sample(TypedDict):
 
 class _Draft(TypedDict):
     rejected: NotRequired[str]
-    """revision: why it is not a draft (`empty`, `refused`, `meta`, `repeat`, `invalid` where data does not fit its
-    schema, `unfinished` where an agent was stopped); empty when it is one. draft: `empty` where an agent stopped before
-    it had said anything, or a writer failed; `incomplete` then says why."""
+    """Why it is not a draft: `refused`, `meta` where it talks about the task, `notice` where no model wrote it, `empty`
+    (of a first draft, `incomplete` then says why), and of a revision `repeat`, `invalid` where data does not fit its
+    schema, `unfinished` where an agent was stopped; empty when it is one."""
+    stripped: NotRequired[dict[str, str]]
+    """What stood around the draft in the reply: a preamble `before` it, a closing offer `after` it."""
     incomplete: NotRequired[str]
     """draft, revision: why an agent did not finish it; such a draft is never refined."""
     cut_off: NotRequired[bool]

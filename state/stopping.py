@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from .choices import choose
+from .choices import arms_of, choose
 from .limits import Limits
 from .summary import current_run, summary_of
 from .usage import add_usage
@@ -65,11 +65,9 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     fresh, drafts = events[summary.verdict :], summary.open
     if reason := _reason_of(fresh, drafts) or _spent(summary.usage, limits) or refused_budget(fresh):
         return reason
-    if summary.options.get("arms"):
-        # An adaptive run has other ways to try; it ends when none is left.
-        no_way_on = choose(events) is None
-    else:
-        no_way_on = any(event.get("rejected") == "repeat" for event in fresh)
+    # An adaptive run has other ways to try; it ends when none is left.
+    repeats = any(event.get("rejected") == "repeat" for event in fresh)
+    no_way_on = choose(events) is None if arms_of(events) else repeats
     stuck = no_way_on or _unjudged(summary) or _patience_lost(summary, limits.get("patience"))
     spent = out_of_steps or summary.rounds >= rounds_allowed(limits)
     # After the limits, so that a run with room left goes on while a revision could still be decided on.

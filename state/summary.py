@@ -163,7 +163,7 @@ class RunSummary:
     """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
-        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds",
+        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds", "said",
         "start", "step", "usage", "verdict",
     )  # fmt: skip
 
@@ -195,6 +195,8 @@ class RunSummary:
     def _begin_drafts(self) -> None:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
+        self.said = ""
+        """The last refusal, talk about the task or notice: the answer while there is no draft, which nobody accepts."""
         self.closed = 0
         """How many of them the last verdict covered."""
         self.step = 0
@@ -237,7 +239,9 @@ class RunSummary:
                 # What a person wrote stands beside nothing.
                 if before is None or before["kind"] not in DRAFT_KINDS or event.get("given"):
                     self.step = len(self.attempts)
-                if not event.get("rejected"):
+                rejected = event.get("rejected")
+                self.said = event["text"] if rejected in SAID else self.said
+                if not rejected:
                     # Written anew, by an agent that had not finished it, it replaces the one before.
                     if kind == "draft":
                         self._begin_drafts()
@@ -282,6 +286,10 @@ class RunSummary:
     def open(self) -> list[Attempt]:
         """The drafts written since the last verdict, or the newest where there is none."""
         return self.attempts[self.closed :] or self.newest
+
+
+SAID = ("refused", "meta", "notice")
+"""Reasons why what was said is no draft."""
 
 
 def _best_unordered(drafts: Sequence[Attempt]) -> Attempt | None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from ...models.specs import model_name
+from ...state.events import DRAFT_KINDS
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
 from ..views.console import one_line, plain_table, safe, show_event, terminal_width
-from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
+from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size, stripped_words
 from .running import RESULT_KEYS, show_outcome, sources_of
 
 if TYPE_CHECKING:
@@ -180,13 +181,14 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     Raises:
         ValueError: There is no such draft, or the thread holds no record of ours.
     """
-    from ...state.summary import summary_of
+    from ...state.summary import current_run, summary_of
 
     events = values.get("events")
     if not events:
         raise ValueError("this thread holds no record of a refinement run; has it begun?")
     summary = summary_of(events)
-    best = summary.answer
+    best, written = summary.answer, [event for event in current_run(events) if event["kind"] in DRAFT_KINDS]
+    stripped = {event["round"]: event["stripped"] for event in written if event.get("stripped")}
     drafts = [
         {
             "round": draft.round,
@@ -196,6 +198,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
             "accepted": draft.accepted,
             "score": draft.score,
             "best": best is not None and draft.round == best.round,
+            "stripped": stripped.get(draft.round, {}),
             "critiques": [dict(critique) for critique in draft.critiques],
         }
         for draft in summary.attempts
@@ -209,6 +212,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
         "drafts": drafts,
+        "rejected": [dict(event) for event in written if event.get("rejected") and number in (None, event["round"])],
     }
 
 
@@ -225,8 +229,12 @@ def show_drafts(
             (f"round {draft['round']}", "bold"), (f" · {draft['by']} · score {score_of(draft['score'])}{better}", "dim")
         )
         screen.block(draft["text"], indent=2)
+        if taken_off := stripped_words(draft):
+            screen.line((taken_off, "dim"), indent=2)
         for critique in draft["critiques"]:
             show_event(screen, critique)
+    for event in data["rejected"]:
+        show_event(screen, event)
     if not whole:
         return
     if values.get("stop_reason"):

@@ -20,6 +20,7 @@ from .wording import (
     reason_style,
     said_nothing,
     score_of,
+    stripped_words,
     usage_words,
     who_of,
 )
@@ -329,6 +330,8 @@ def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     screen.line((event["kind"], "cyan"), " · ", _details(event), indent=indent)
     if event["text"].strip():
         screen.block(event["text"], indent=indent + INDENT)
+    if taken_off := stripped_words(event):
+        screen.line((taken_off, "dim"), indent=indent + INDENT)
     if reason := event.get("rejected"):
         screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
 

@@ -6,7 +6,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .console import printed, safe, shortened, terminal_width
-from .wording import REJECTED_WORDS, amount, left_out, mark, money, said_nothing, score_of, seconds, stop_words, who_of
+from .wording import (
+    REJECTED_WORDS,
+    amount,
+    left_out,
+    mark,
+    money,
+    said_nothing,
+    score_of,
+    seconds,
+    stop_words,
+    stripped_words,
+    who_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,6 +107,8 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
         return ("goes on" if reason is None else f"stops: {stop_words(reason)}"), style
     if rejected := event.get("rejected"):
         return f"✗ not a draft: {REJECTED_WORDS.get(str(rejected), str(rejected))}", "bad"
+    if taken_off := stripped_words(event):
+        return shortened(taken_off, EXCERPT), "open"
     if kind == "failure":
         budget = event.get("budget")
         return (f"stopped: {budget}", "open") if budget else (f"✗ {event.get('error')}", "bad")

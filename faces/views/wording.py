@@ -25,6 +25,7 @@ __all__ = [
     "seconds",
     "size",
     "stop_words",
+    "stripped_words",
     "tokens_of",
     "usage_words",
     "who_of",
@@ -72,7 +73,15 @@ REJECTED_WORDS: Mapping[str, str] = {
     "repeat": "it repeats an earlier draft",
     "invalid": "it does not fit the schema",
     "unfinished": "the agent did not finish it",
+    "notice": "no model wrote it",
 }
+
+
+def stripped_words(event: Mapping[str, Any]) -> str:
+    """Return what the gate took off a reply, as it stood around the draft; empty where it took nothing."""
+    stripped = event.get("stripped") or {}
+    parts = [" ".join(str(stripped[place]).split()) for place in ("before", "after") if place in stripped]
+    return "taken off: " + " … ".join(f"“{part}”" for part in parts) if parts else ""
 
 
 def checked_reason(word: str | None) -> str | None:

@@ -13,11 +13,13 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from ...state.events import clean
 from ..runtime.dual import Do, DualCallable
 from ..runtime.meter import METER
+from ..writing.gate import no_draft
 from ..writing.replies import cut_off, read_text, reply_in, same_text
 from .react import storable
 from .structured_answers import as_json, schema_of
 
 __all__ = [
+    "ENDED",
     "OUT_OF_STEPS",
     "AgentRun",
     "AgentUnfinishedError",
@@ -44,6 +46,7 @@ class AgentRun:
         budget: The budget that is spent, where it was stopped for one.
         schema: JSON Schema of its answer, where that is data; the text is then JSON.
         reply: The message that its text is from, where it is known.
+        notice: Whether no model wrote its text: what says that a limit is reached, say.
     """
 
     text: str
@@ -52,6 +55,7 @@ class AgentRun:
     budget: str | None = None
     schema: Mapping[str, Any] | None = None
     reply: BaseMessage | None = None
+    notice: bool = False
 
 
 def run_in(
@@ -145,8 +149,8 @@ def unfinished(text: str, result: Any, last_message: AIMessage | None = None) ->
     messages = result.get("messages") if isinstance(result, Mapping) else [result]
     messages = [message for message in messages or [] if isinstance(message, BaseMessage)]
     last = reply_in(result) or last_message
-    if text.strip() == NEEDS_MORE_STEPS:
-        return OUT_OF_STEPS
+    if no_draft(text) == "notice":
+        return OUT_OF_STEPS if text.strip() == NEEDS_MORE_STEPS else ENDED.format(notice=text.strip())
     if last is not None and last in messages and (waiting := _unanswered(last, messages)):
         return f"The agent ended while it waited for what it had called: {', '.join(waiting)}."
     # What a chain returns need not be what its last model said.
@@ -163,4 +167,5 @@ def _unanswered(message: AIMessage, messages: Sequence[BaseMessage]) -> list[str
 
 NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."
 """The whole of what LangGraph's prebuilt agent says when its recursion limit leaves no room for its tool calls."""
+ENDED = "The agent was ended, and no model wrote the answer: {notice}"
 OUT_OF_STEPS = "The agent ran out of steps before it had finished; a higher recursion_limit gives it more."

@@ -40,7 +40,8 @@ class AgentFeedback:
         if rejected:
             why = REJECTED.get(rejected[0]["rejected"], rejected[0]["rejected"])
             values["feedback"] = f"{NO_ANSWER.format(why=why)}\n{values['feedback']}"
-        return _text(self.templates if attempt is latest_draft(events) and not rejected else self._showing, values)
+        last = attempt is latest_draft(events) and not (attempt and rejected)
+        return _text(self.templates if last else self._showing, values)
 
     def on(self, attempt: Attempt, task: str, events: Sequence[Event]) -> str:
         """Return the text about an earlier answer, as it was told when that was the last one."""

@@ -22,6 +22,7 @@ from ...state.schema import KnownEvent, RunValues
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ...state.threads.kind import AGENT_ANSWER
 from ...state.usage import NO_USAGE, Usage, add_usage
+from ..writing.gate import opened
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.replies import read_text, reply_in
 from .structured_answers import like, schema_in
@@ -39,6 +40,7 @@ __all__ = [
     "feedback_message",
     "files_in",
     "loop_state",
+    "notice_in",
     "restored",
     "said_in_conversation",
     "since_asked",
@@ -69,6 +71,8 @@ class Spent(TypedDict, total=False):
     usage: Usage
     model: str
     """The last model that answered."""
+    said: str | None
+    """The id of what it said last; `None` where that has none."""
     budget: str
     """The budget that is spent."""
     error: str
@@ -165,6 +169,21 @@ MOST_SAID = 20
 WORDLESS = "(a request without words)"
 
 
+def notice_in(messages: Sequence[BaseMessage], spent: Spent) -> str:
+    """Return the text of the last message where no model wrote it, and none had finished an answer; else nothing.
+
+    Args:
+        messages: Of the agent since somebody spoke to it last.
+        spent: By the agent's calls since then.
+    """
+    last = reply_in({"messages": list(messages)})
+    # Threads from before it was noted know only how many calls there were.
+    said = spent.get("said", None if spent["usage"]["calls"] else "")
+    if last is None or said is None or any(one.id == said and not getattr(one, "tool_calls", ()) for one in messages):
+        return ""
+    return "" if last.id == said else str(last.text)
+
+
 def said_in_conversation(
     state: Mapping[str, Any], loop: Mapping[str, Any], *, feedback: AgentFeedback, keep: Keep, files: Sequence[str]
 ) -> dict[str, Any]:
@@ -191,12 +210,12 @@ def said_in_conversation(
     if loop["stop_reason"] is None:
         told = feedback(loop["task"], events, keep=keep)
         return {**update, "messages": [feedback_message(told, rounds(events))], "jump_to": "model"}
-    if best is None:
-        return update
     about = {"redraft": {name: loop[name] for name in OUTCOME}}
     if own is not None:
         metadata = {**own.response_metadata, **about}
         return {**update, "messages": [own.model_copy(update={"response_metadata": metadata})]}
+    if best is None:
+        return update
     text = of_best.get("answer", best.text) if of_best and files and not _edited(best) else best.text
     update["messages"] = [AIMessage(text, id=f"{AGENT_ANSWER}{uuid4()}", response_metadata=about)]
     if schema_in(events) is not None:
@@ -205,10 +224,27 @@ def said_in_conversation(
 
 
 def _said_last(best: Attempt | None, state: Mapping[str, Any], events: Sequence[Event]) -> BaseMessage | None:
-    """Return the message that is the best draft, where that is the last thing which the agent said."""
-    if best is None or best is not latest_draft(events) or rejected_since_draft(events) or _edited(best):
+    """Return the message that is the best draft, where the agent said that last; without a draft, what it said last."""
+    own = reply_in({"messages": since_asked(state["messages"])})
+    if own is None or best is None:
+        return own
+    if best is not latest_draft(events) or rejected_since_draft(events) or _edited(best):
         return None
-    return reply_in({"messages": since_asked(state["messages"])})
+    return _opened(own)
+
+
+def _opened(message: BaseMessage) -> BaseMessage:
+    """Return a message without what stands around the draft in it."""
+    draft = opened(read_text(message))
+    if not draft.stripped:
+        return message
+    blocks = [] if isinstance(message.content, str) else [one for one in message.content if not _is_text(one)]
+    content = [*blocks, {"type": "text", "text": draft.text}] if blocks else draft.text
+    return message.model_copy(update={"content": content})
+
+
+def _is_text(block: str | Mapping[str, Any]) -> bool:
+    return isinstance(block, str) or block.get("type") == "text"
 
 
 def _edited(attempt: Attempt) -> bool:

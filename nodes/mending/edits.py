@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...models.thoughts import is_json
 from ..verify.text_verifiers import split_sentences
+from ..writing.gate import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,9 +67,8 @@ def _forms(text: str) -> tuple[str, list[str]]:
         forms.append(text)
     if (data := DATA.search(text)) and is_json(data[0]):
         forms.append(data[0])
-    preface, _, rest = text.partition("\n")
-    if preface.rstrip().endswith(":") and rest.strip():
-        text = rest.strip()
+    if (without := opened(text, any_heading=True)).stripped:
+        text = without.text
         forms.append(text)
     if quoted := QUOTED.fullmatch(text):
         text = quoted["inside"]

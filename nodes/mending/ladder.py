@@ -17,6 +17,7 @@ from ..critics.critics import VerifierCritic
 from ..runtime.dual import at_once, beside
 from ..verify.text_verifiers import addition, advice, wish
 from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
+from ..writing.gate import no_draft, opened
 from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
 from ..writing.replies import read_text
 from .edits import edited, extended
@@ -96,18 +97,22 @@ class Ladder(AdaptiveWriter):
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
         task, base = input["task"], attempt_at_hand(input["events"], self.keep)
         if base is not None and _rejected_by_program(base):
-            text = yield beside(accepted_edit, self.checks, task, base.text, input)
+            text = yield beside(self._edited, task, base.text, input)
             # What was no draft then, for whatever reason, is none now.
             if text and all(event.get("text") != text for event in current_run(input["events"])):
                 return Drafts([text], fresh=False, arm=EDIT)
         drafts = yield from super().logic(input, config)
         written = [read_text(reply) for reply in drafts.replies]
-        texts = yield at_once([beside(accepted_edit, self.checks, task, text, input) for text in written])
+        texts = yield at_once([beside(self._edited, task, text, input) for text in written])
         replies = [
             reply.model_copy(update={"content": text}) if text else reply
             for reply, text in zip(drafts.replies, texts, strict=True)
         ]
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
+
+    def _edited(self, task: str, text: str, state: Mapping[str, Any]) -> str:
+        text = opened(text).text
+        return "" if no_draft(text) else accepted_edit(self.checks, task, text, state)
 
 
 def accepted_edit(
@@ -197,7 +202,9 @@ class MendingModel(AdvisedModel):
         attempt = attempt_at_hand(input["events"], self.keep)
         if attempt is None or self.question(attempt)[0] is not self._add:
             return reply
-        added = read_text(reply)
+        added = opened(read_text(reply)).text
+        if no_draft(added):
+            return reply
         return reply.model_copy(update={"content": extended(attempt.text, added) if added.strip() else ""})
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:

@@ -74,12 +74,12 @@ KINDS: dict[str, type[ReasoningState]] = {
 def reasoning_events(events: Sequence[Event]) -> list[ReasoningState]:
     """Return the current task's drafts, critiques, improved texts and thoughts, in order.
 
-    A revision reads as `Final`. Verdicts, retrievals, failures and revisions that are no drafts are left out.
+    A revision reads as `Final`. Verdicts, retrievals, failures and what is no draft are left out.
     """
     return [
         KINDS[event["kind"]](event["text"])
         for event in current_run(events)
-        if event["kind"] in KINDS and not (event["kind"] == "revision" and event.get("rejected"))
+        if event["kind"] in KINDS and not event.get("rejected")
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...state.summary import Attempt, current_run, rejected_since_draft, rounds
 from ..runtime.dual import Do
+from .gate import opened
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt, reseeded
 from .replies import read_text, rejection
@@ -94,7 +95,7 @@ def joined(draft: str, reply: AIMessage) -> AIMessage:
 
     A reply that begins with the draft is a whole new text already.
     """
-    clause = read_text(reply)
+    clause = opened(read_text(reply)).text
     start, added = draft.rstrip().rstrip(ENDS), clause.strip(AROUND)
     if rejection(clause, earlier=[], result=reply) or added.startswith(start.strip(AROUND)):
         return reply

@@ -9,9 +9,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ...models.thoughts import without_thought
+from .gate import LONGEST, bare, no_draft, opened
 
 __all__ = [
     "cut_off",
+    "gated",
     "is_stop_phrase",
     "marked_refusal",
     "read_text",
@@ -98,8 +100,8 @@ def is_stop_phrase(reply: str, phrase: str) -> bool:
     The published methods look for the phrase anywhere in the reply, which accepts "no issues with style, but the total
     is wrong" and every reply that quotes the phrase. This is a deliberate deviation.
     """
-    wanted = _bare(phrase, len(phrase))
-    return bool(phrase.strip()) and _bare(reply, len(wanted)) == wanted
+    wanted = bare(phrase, len(phrase))
+    return bool(phrase.strip()) and bare(reply, len(wanted)) == wanted
 
 
 def rejection(
@@ -115,17 +117,16 @@ def rejection(
         known: That draft, and the task.
 
     Returns:
-        `refused`, `empty`, `repeat` (it repeats an earlier draft, after whitespace) or `meta` (it talks about the task
-        instead of doing it, or copies the critique).
+        As of `no_draft`, which first drafts are held to as well; `empty`, `repeat` (it repeats an earlier draft, after
+        whitespace) or `meta` (it says that nothing is to be changed, or copies the critique).
     """
-    bare = _bare(text, LONGEST)
-    if marked_refusal(result) or _REFUSAL.fullmatch(bare):
-        return "refused"
+    if why := "refused" if marked_refusal(result) else no_draft(text):
+        return why
     if not text.strip():
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    return "meta" if _META.fullmatch(bare) or _copies(text, critique, known) else ""
+    return "meta" if _META.fullmatch(bare(text, LONGEST)) or _copies(text, critique, known) else ""
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
@@ -170,9 +171,22 @@ QUOTE_ENDS = ('"', "”", "»")
 UNQUOTED = str.maketrans("“«", "  ")
 
 
+def gated(text: str, result: Any = None) -> dict[str, Any]:
+    """Return what the event of a draft says after the gate: its text, what was stripped, why it is none.
+
+    Args:
+        text: The text of a reply.
+        result: What the model returned, as of `rejection`.
+    """
+    draft = opened(text)
+    why = "refused" if marked_refusal(result) else no_draft(draft.text)
+    fields: dict[str, Any] = {"text": draft.text, "stripped": draft.stripped, "rejected": why}
+    return {name: value for name, value in fields.items() if value or name == "text"}
+
+
 def refused(text: str, result: Any = None) -> bool:
     """Return whether the model declined to answer: marked so by the provider, or in so many words and nothing else."""
-    return bool(marked_refusal(result) or _REFUSAL.fullmatch(_bare(text, LONGEST)))
+    return bool(marked_refusal(result)) or no_draft(text) == "refused"
 
 
 def marked_refusal(result: Any) -> str:
@@ -189,36 +203,7 @@ def same_text(one: str, other: str) -> bool:
     return one.split() == other.split()
 
 
-def _bare(text: str, most: int) -> str:
-    """Return a text in lower case, without Markdown, quotes, surplus space, final punctuation, signs of approval.
-
-    Of a text that has more than `most` characters even then, it may be the beginning.
-    """
-    if len(text) > 2 * most:
-        begin = _bare(text[: 2 * most], 2 * most)
-        if len(begin) > most:
-            return begin
-    plain = MARKDOWN.sub(" ", text.replace("’", "'"))
-    return " ".join(plain.split()).lstrip(f" {_LIST_SIGNS}{_APPROVAL}").rstrip(f" .!:;,…{_APPROVAL}").casefold()
-
-
-MARKDOWN = re.compile(r"[*_`#>~\"“”]+")
-LONGEST = 1000
-"""Characters of no text that the patterns below match."""
-_LIST_SIGNS = "-–•·+"
-_APPROVAL = "✅✔☑👍👌🎉\ufe0f"
-
-
-# Both patterns match whole texts only: a letter may well say that its writer can't come.
-_REFUSAL = re.compile(
-    r"(?:(?:i am|i'm) (?:very |really )?sorry,? |i apologi[sz]e,? |sorry,? |unfortunately,? )?"
-    r"(?:but )?(?:as an ai[^,]{0,500}, )?"
-    r"i(?: can ?not| can't| won't| will not|'m unable to| am unable to|'m not able to| am not able to) "
-    r"(?:(?:help|assist)(?= (?:you|with|in|on)\b|[.!?\s]*$)|"
-    r"comply|fulfil?l|continue|do (?:that|this)|provide|answer|discuss|create|generate|write|complete)"
-    r"\b[^.!?\n]{0,120}(?:[.!?][^.!?\n]{0,120}){0,1}"
-)
-
+# It matches whole texts only: a letter may well say that its writer is done.
 _META = re.compile(
     r"(?:(?:there are |i see |i found )?no (?:further |more |other )?"
     r"(?:changes?|revisions?|edits?|improvements?|corrections?|issues?|problems?|errors?|mistakes?)"

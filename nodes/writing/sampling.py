@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def sampled(model: BaseChatModel, temperature: float = 0.7) -> Runnable[Any, AIMessage]:
+def sampled(model: Runnable[Any, AIMessage], temperature: float = 0.7) -> Runnable[Any, AIMessage]:
     """Return a model whose replies to one prompt differ.
 
     Only a model that was built with a lower `temperature` is asked with this one: what has none of its own samples as

@@ -88,7 +88,7 @@ def _output(events: list[Event], summary: RunSummary) -> RefineOutput:
             before = append_events([], [events[summary.start : -1]])
             reason = decide(before, summary.limits, out_of_steps=last.get("out_of_steps", False))
     return {
-        "answer": best.text if best and reason else "",
+        "answer": (best.text if best else summary.said) if reason else "",
         "stop_reason": reason,
         "rounds": summary.rounds,
         "score": best.score if best else None,

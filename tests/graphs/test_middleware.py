@@ -11,7 +11,13 @@ from typing import Annotated, Any, NotRequired
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelCallLimitMiddleware,
+    ToolCallLimitMiddleware,
+    hook_config,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable
@@ -392,8 +398,8 @@ def test_each_turn_of_a_thread_is_a_run_of_its_own(run: Any) -> None:
     assert [step.stop_reason for step in thread.history()][-1] == "accepted"
 
 
-def test_a_turn_that_another_middleware_ends_is_judged_for_itself(run: Any) -> None:
-    """A guard that ends a turn before the middleware has begun it is no revision of what was asked before."""
+def test_a_turn_that_another_middleware_ends_stays_as_it_is(run: Any) -> None:
+    """What a guard says no model wrote: it is a turn of its own, nobody judges it, and the model is not called."""
 
     class Guard(AgentMiddleware[Any, Any]):
         @hook_config(can_jump_to=["end"])
@@ -402,19 +408,81 @@ def test_a_turn_that_another_middleware_ends_is_judged_for_itself(run: Any) -> N
                 return {"messages": [AIMessage("I can only multiply.")], "jump_to": "end"}
             return None
 
-    model = CallingModel(["The lamp says 51.", "The lamp does not know."])
+    model = CallingModel(["The lamp says 51."])
     middleware = [Guard(), RefineMiddleware([LAMP], max_rounds=1)]
     agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
     run(agent, ASK, ONE)
     output = run(agent, {"messages": [("user", "And the weather?")]}, ONE)
 
     assert [message.text for message in output["messages"] if message.type == "ai"] == [
-        *("The lamp says 51.", "I can only multiply.", "The lamp does not know.")
+        *("The lamp says 51.", "I can only multiply.")
     ]
-    assert (told(output)["stop_reason"], told(output)["rounds"]) == ("accepted", 1)
+    assert (told(output)["stop_reason"], told(output)["rounds"]) == ("failed", 0)
     assert [event["text"] for event in record(agent) if event["kind"] == "task"] == [
         *("What is 17 times 3?", "And the weather?")
     ]
+
+
+@pytest.mark.parametrize("drafted", [False, True])
+@pytest.mark.parametrize("limit", [ModelCallLimitMiddleware, ToolCallLimitMiddleware])
+def test_a_notice_that_a_limit_is_reached_is_no_answer(run: Any, limit: Any, drafted: bool) -> None:
+    """Though it fits the check nobody judges it, no call follows it, and the draft before it is the answer."""
+    asked: list[str] = []
+
+    def few(task: str, draft: str) -> Critique:
+        asked.append(draft)
+        return Critique("", accepted=draft != "First draft.")
+
+    allowed = (2 if drafted else 1) if limit is ModelCallLimitMiddleware else 1
+    model = CallingModel([*(["First draft."] if drafted else []), MULTIPLY, MULTIPLY, "more", "more"])
+    agent = create_agent(
+        model,
+        [multiply],
+        middleware=[RefineMiddleware([verifier_critic(few)]), limit(run_limit=allowed, exit_behavior="end")],
+        checkpointer=InMemorySaver(),
+    )
+    output = run(agent, ASK, ONE)
+
+    assert (told(output)["stop_reason"], told(output)["accepted_by"]) == ("failed", None)
+    assert asked == ["First draft."] * drafted
+    assert len(model.calls) == 1 + drafted + (limit is ToolCallLimitMiddleware)
+    assert (output["messages"][-1].text == "First draft.") == drafted
+    news = [event for event in record(agent) if event["kind"] in ("draft", "revision")]
+    assert news[-1]["rejected"] == "notice"
+    assert "call limit" in news[-1]["incomplete"]
+    assert Thread(agent, "one").replay().matches
+
+
+def test_an_agents_refusal_is_no_answer_and_its_preamble_is_stripped(run: Any) -> None:
+    """A refusal that fits the check is told the agent; what stands around its next answer leaves the conversation."""
+    model = CallingModel(["I'm sorry, but I can't help with that.", "Sure! Here's the answer:\n\nThe lamp says 51."])
+    agent = create_agent(model, middleware=[RefineMiddleware([LAMP])], checkpointer=InMemorySaver())
+    output = run(agent, ASK, ONE)
+
+    assert (output["messages"][-1].content, told(output)["stop_reason"]) == ("The lamp says 51.", "accepted")
+    assert "(Your last reply was not taken as an answer: it was a refusal.)" in output["messages"][-2].text
+    assert "an earlier answer of yours" not in output["messages"][-2].text
+    assert [event.get("rejected") for event in record(agent) if event["kind"] == "draft"] == ["refused"]
+
+
+def test_an_agent_that_only_refuses_ends_within_its_rounds(run: Any) -> None:
+    """Each refusal costs a round, and the last one is what the user reads, accepted by nobody."""
+    model = CallingModel(["I can't help with that."] * 3)
+    output = run(create_agent(model, middleware=[RefineMiddleware([LAMP], max_rounds=2)]), ASK)
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("I can't help with that.", "max_rounds")
+    assert len(model.calls) == 3
+
+
+def test_what_a_middleware_makes_of_a_finished_answer_is_judged(run: Any) -> None:
+    """One that writes the model's answer anew, as a message of its own, speaks for the model."""
+
+    class Signed(AgentMiddleware[Any, Any]):
+        def after_agent(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [AIMessage(f"{state['messages'][-1].text} Yours, the lamp.")]}
+
+    agent = create_agent(CallingModel(["51."]), middleware=[RefineMiddleware([LAMP]), Signed()])
+    output = run(agent, ASK)
+    assert (output["messages"][-1].text, told(output)["stop_reason"]) == ("51. Yours, the lamp.", "accepted")
 
 
 def test_nobody_hides_a_request_from_the_judge(run: Any) -> None:

@@ -27,7 +27,7 @@ from redraft.nodes.verify import (
     text_verifiers,
     visible_tests,
 )
-from redraft.nodes.writing import prompts, replies
+from redraft.nodes.writing import gate, prompts, replies
 from redraft.nodes.writing.prompt_injection import fenced_messages
 from redraft.retrieval import calibration, citations, converters, planning
 from redraft.sandbox import dialect
@@ -63,6 +63,8 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     ),
     "stop_phrase": (lambda text: replies.is_stop_phrase(text, "no issues"), [".", "*", " ", "no issues. "]),
     "refused": (replies.refused, ["i can't help. ", "i'm sorry, ", "as an ai ", "i can't help a"]),
+    "opened": (gate.opened, ["sure! ", "here is a ", "sure, here is a text", "let me know if ", "a\n", "the text. "]),
+    "no_draft": (gate.no_draft, ["the text must be ", "i'm ready ", "hello. ", "i can't provide a ", "as an ai "]),
     "rejection": (
         lambda text: replies.rejection(WORDS, earlier=[], critique=WORDS + text),
         ["“", "«a", '"', ": a\n", "```"],

@@ -70,6 +70,20 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     assert shell("show", "first", "--json", *at).json["answer"] == "A lamp by the river."
 
 
+def test_what_the_gate_took_off_and_what_is_no_draft_is_shown(shell: Any, scripted: Any) -> None:
+    """Live, in `show`, and in its JSON a user reads the refusal and why it is none, and the preamble of the answer."""
+    model = scripted("I can't help with that.", "Sure! Here's the sentence:\n\nA lamp by the river.")
+    live = shell("run", TASK, "--model", model, *VERIFY, "--thread", "gated")
+    shown = shell("show", "gated")
+    for out in (live.out + live.err, shown.out):
+        assert "✗ not a draft: the model refused" in out
+        assert "taken off: “Sure! Here's the sentence:”" in out
+    record = shell("show", "gated", "--json").json
+    assert [draft["stripped"] for draft in record["drafts"]] == [{"before": "Sure! Here's the sentence:"}]
+    assert [event["rejected"] for event in record["rejected"]] == ["refused"]
+    assert (record["answer"], shell("replay", "gated", "--json").json["matches"]) == ("A lamp by the river.", True)
+
+
 def test_a_fork_can_change_model_draft_and_rounds_and_run_at_once(shell: Any, scripted: Any) -> None:
     """`fork --model --draft --max-rounds --run` writes the branch and goes on with it in one command."""
     first_run(shell, scripted)

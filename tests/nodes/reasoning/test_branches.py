@@ -28,9 +28,12 @@ def test_reasoning_events_are_the_texts_and_what_was_said_about_them() -> None:
 
 
 def test_a_revision_that_is_no_draft_is_no_final() -> None:
-    """A rejected revision is in the record, and does not show up as an improved text."""
-    assert worked(("draft", "a")).reasoning_events() == [Draft("a")]
-    assert worked(("draft", "a"), ("revision", ""), rejected="empty").reasoning_events() == [Draft("a")]
+    """What is rejected is in the record, and shows up neither as a draft nor as an improved text."""
+    drafted = worked(("draft", "a"))
+    assert drafted.reasoning_events() == [Draft("a")]
+    refused = {"kind": "revision", "round": 1, "by": "someone", "text": "I can't.", "rejected": "refused"}
+    assert drafted.extended(record({"head": drafted.head}, refused)["events"]).reasoning_events() == [Draft("a")]
+    assert worked(("draft", "I can't."), rejected="refused").reasoning_events() == []
 
 
 def test_a_new_topic_begins_anew_and_the_old_record_stays() -> None:
