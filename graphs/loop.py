@@ -31,6 +31,7 @@ from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
+from ..nodes.writing.standing import known_verifier
 from ..nodes.writing.writers import Writer, as_refiner, as_writer
 from ..state.conversation import ConversationInput, ConversationOutput, ConversationState
 from ..state.schema import RefineInput, RefineOutput, RefineState
@@ -273,7 +274,7 @@ def build_refine_graph(
         graph,
         prepare=opening,
         generate=generate_step(first, prices=prices, raises_later=True),
-        feedback=feedback_step(others, prices=prices, **judging),
+        feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
@@ -281,7 +282,7 @@ def build_refine_graph(
         one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=identity, options=options)
+    kind = LoopKind(people=bool(people), fingerprint=identity, options=options, known_verifier=known_verifier)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
@@ -366,7 +367,9 @@ def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False) 
     nodes = {name: Step(name, _nothing) for name in ("prepare", "generate", "feedback", "check", "refine")}
     graph = StateGraph(ConversationState, input_schema=ConversationInput, output_schema=ConversationOutput)
     wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
-    reader: RefineGraph = compiled(graph, LoopKind(people=human), checkpointer=checkpointer, name="refine")
+    reader: RefineGraph = compiled(
+        graph, LoopKind(people=human, known_verifier=known_verifier), checkpointer=checkpointer, name="refine"
+    )
     return reader
 
 

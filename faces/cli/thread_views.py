@@ -15,7 +15,7 @@ from rich.text import Text
 from ...models.specs import model_name
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe, show_event, terminal_width
+from ..views.console import one_line, plain_table, safe, show_event, show_requirements, terminal_width
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size
 from .running import RESULT_KEYS, show_outcome, sources_of
 
@@ -165,6 +165,7 @@ def show_history(
         spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
         reason = facts["stop_reason"]
         screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
+    show_requirements(screen, facts["requirements"])
     if steps and not steps[-1].stop_reason:
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
     screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
@@ -208,6 +209,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
         "task": values.get("task") or "",
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
+        "requirements": summary.requirements,
         "drafts": drafts,
     }
 
@@ -232,6 +234,7 @@ def show_drafts(
     if values.get("stop_reason"):
         show_outcome(screen, values, sources_of(values), thread_id=thread_id, db=db)
     else:
+        show_requirements(screen, data["requirements"])
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
 
 

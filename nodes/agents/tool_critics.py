@@ -86,6 +86,11 @@ class ToolCritic(DualCritic):
             name=name,
         )
 
+    @property
+    def tells_of_requirements(self) -> bool:
+        """As of a `ModelJudge`."""
+        return self._judge.tells_of_requirements
+
     def logic(self, task: str, draft: str, history: Sequence[Event]) -> Generator[Do, Any, Critique]:
         """Look things up, and judge."""
         question_messages = self._judge.messages(task, draft, history)
