@@ -34,6 +34,7 @@ from ..nodes.runtime.superstep import Superstep
 from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
+from ..nodes.writing.standing import known_verifier
 from ..nodes.writing.writers import Writer, as_refiner, as_writer
 from ..state.open_state import open_schemas, own_keys, schemas_with
 from ..state.stopping import is_checked
@@ -284,7 +285,7 @@ def build_refine_graph(
         graph,
         prepare=opening,
         generate=generate_step(first, prices=prices, raises_later=True),
-        feedback=feedback_step(others, prices=prices, **judging),
+        feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
@@ -292,7 +293,7 @@ def build_refine_graph(
         one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=identity, options=options, own=own)
+    kind = LoopKind(people=bool(people), fingerprint=identity, options=options, own=own, known_verifier=known_verifier)
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
@@ -384,7 +385,9 @@ def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False, 
     state, given, output = schemas_with(own)
     graph = StateGraph(state, input_schema=given, output_schema=output)
     wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
-    reader: RefineGraph = compiled(graph, LoopKind(people=human), checkpointer=checkpointer, name="refine")
+    reader: RefineGraph = compiled(
+        graph, LoopKind(people=human, known_verifier=known_verifier), checkpointer=checkpointer, name="refine"
+    )
     return reader
 
 

@@ -165,7 +165,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         self._prepare = prepare_step(options=options, fingerprint=made, prices=prices)
         self._generate = generate_step(agent, prices=prices)
         self._refine = refine_step(agent, keep=self._keep, prices=prices)
-        self._feedback = feedback_step(others, critics_after=critics_after, prices=prices)
+        self._feedback = feedback_step(others, critics_after=critics_after, asks_about=not people, prices=prices)
         self._human = feedback_step(people, name="human", critics_after=critics_after) if people else None
         self._check = check_step(keep=self._keep, steps_a_round=STEPS_A_ROUND)
         self._begin = Step("before_agent", self._begun)

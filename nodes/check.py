@@ -51,6 +51,10 @@ EXPLANATIONS: Mapping[StopReason | None, str] = {
 }
 
 
+UNTOLD = (
+    "All else is right, and nobody here can tell whether the draft meets what is asked for: {open}. A verifier of its "
+    "own (fork with verifiers, --verify), a model that judges, or a person decides it; or withdraw it."
+)
 NO_OPINION = "No critic could tell anything about the draft, so it stands as it is."
 
 
@@ -94,6 +98,8 @@ def check(
                 extra = extra_update(state, outcome.result, by="check")
         # The record's own word goes before the graph's, as it does in a replay.
         best = best_draft(state["events"], keep=summary_of(state["events"]).options.get("keep", keep))
+        if reason == "accepted" and best is not None and best.unmet:  # a check of somebody's own
+            reason = "undecided"
         verdict = _verdict(state, reason, latest, best, out_of_steps=out_of_steps)
         if not verdict["text"]:
             verdict["text"] = _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps)
@@ -113,7 +119,7 @@ def check(
 
 def _judged_draft(events: Sequence[Event]) -> Attempt | None:
     """Return the draft that the verdict is about: the accepted one of this step's, else the newest."""
-    return next((draft for draft in open_drafts(events) if draft.accepted), None) or latest_draft(events)
+    return next((draft for draft in open_drafts(events) if draft.agreed), None) or latest_draft(events)
 
 
 def _bounded(own: StopReason | None, state: Mapping[str, Any], *, out_of_steps: bool) -> StopReason | None:
@@ -144,6 +150,8 @@ def _verdict(
         "best": best.round if best else None,
         "stop_reason": reason,
     }
+    if reason == "undecided" and (judged := _judged_draft(events)) and judged.agreed and judged.unmet:
+        verdict["text"] = UNTOLD.format(open=", ".join(f"“{text}”" for text in judged.unmet))
     if reason is None and arms_of(events) and (choice := choose(events)):
         verdict["choice"], verdict["text"] = choice
     if out_of_steps:
@@ -186,6 +194,7 @@ def outcome_values(
         "score": best.score if best else None,
         "accepted_by": accepted_by(best),
         "oracle": summary.oracle,
+        "requirements": summary.requirements,
         "usage": {**summary.usage},
         "error": error_of(events, reason, news),
     }

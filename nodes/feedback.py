@@ -7,13 +7,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..state.critique import Critique
-from ..state.events import Event, append_events, failure, frozen
+from ..state.events import Event, append_events, failure, frozen, requirement
 from ..state.stopping import rounds_allowed, since_verdict, spent_budget
 from ..state.summary import Attempt, newest_drafts, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, in_order, read_critiques
+from .critics.requirements import about_untold, own_checks
 from .human import PersonalCritique, edited_draft
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
+from .writing.standing import standing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -35,6 +37,7 @@ def feedback(
     critics_after: CriticsAfter = "undecided",
     judge_last: bool = True,
     again: bool = False,
+    asks_about: bool = True,
     prices: Prices | None = None,
 ) -> Step:
     """Return the node that collects critiques of the newest draft, or of each that was written side by side.
@@ -46,6 +49,10 @@ def feedback(
     asked, verifiers excepted. A draft that a person edits is the next revision: verifiers check it, that person accepts
     it, and who is asked after them is asked about it.
 
+    A standing requirement stands with the task that critics are given. Its own verifiers are asked with the others; of
+    one that has none, and that nobody has said anything about, the first judge that can be is asked by its name, where
+    all else is right.
+
     Args:
         critics: Asked in the order of their rank.
         name: Name of the node. People are asked in a node of their own, so that the answers of the models are saved
@@ -54,6 +61,7 @@ def feedback(
             accept.
         judge_last: Whether the last revision that the limits allow is judged.
         again: Whether a critic that has already answered for this draft is asked all the same.
+        asks_about: Whether judges are asked about requirements by name: not where a person decides.
         prices: Prices of the models that they call.
 
     Reads: task, events, limits. Writes: events.
@@ -66,16 +74,15 @@ def feedback(
         numbers = _drafts_to_judge(state, people=people, judge_last=judge_last)
         for number in numbers:
             attempt = judging.draft(number)
-            if _answered_by_a_person(attempt) and not again:
-                continue
+            queue = _to_be_asked(ranked, attempt, state["events"], people=people, again=again)
             answered = set() if again else _critics_heard(attempt)
-            decided = (attempt.verified or attempt.calibrated) and not again
-            for critic in ranked:
+            decided = _decided(attempt) and not again
+            while queue:
+                critic = queue.pop(0)
                 if critic.name in answered:
                     continue
-                # A person is asked what a calibrated judge may not say, and nothing else.
-                settled = attempt.calibrated and not again if critic.human else critic.yields and decided
-                if settled and critics_after != "always":
+                if critics_after != "always" and _settled(critic, attempt, decided=decided, again=again):
+                    queue[:0] = about_untold(critic, attempt, asks=asks_about)
                     continue
                 if not critic.verifier and spent_budget(judging.events, state["limits"]):
                     break
@@ -84,15 +91,38 @@ def feedback(
                 if not news:
                     continue
                 judging.add(news)
-                if failed or (critic is ranked[-1] and number == numbers[-1]):
+                if failed or (not queue and not attempt.requirements and number == numbers[-1]):
                     return judging.update
                 attempt = judging.draft(rounds(judging.events) if edited else attempt.round)
-                decided = decided or critic.verifier or attempt.calibrated
+                # What one of a requirement accepts is still to be judged by the task.
+                decided = decided or _decided(attempt)
+                queue[:0] = about_untold(critic, attempt, asks=asks_about)
             if attempt.accepted:  # the run ends with it, so the others need no judge
                 break
         return judging.update
 
     return Step(name, logic)
+
+
+def _to_be_asked(
+    ranked: Sequence[NamedCritic], attempt: Attempt, events: Sequence[Event], *, people: bool, again: bool
+) -> list[NamedCritic]:
+    """Return who is asked about a draft: of one that a person has answered about, the verifiers of requirements."""
+    own = [] if people else own_checks(events)
+    return own if _answered_by_a_person(attempt) and not again else [*own, *ranked]
+
+
+def _settled(critic: NamedCritic, attempt: Attempt, *, decided: bool, again: bool) -> bool:
+    """Return whether a critic need not be asked: a person is asked what a calibrated judge may not say, no more."""
+    if critic.human:
+        return attempt.calibrated and not attempt.unmet and not again
+    return critic.yields and decided
+
+
+def _decided(attempt: Attempt) -> bool:
+    """Return whether programs or a calibrated judge decided: what one of a requirement accepts is still to be judged
+    by the task."""
+    return attempt.verified or attempt.refuted or attempt.calibrated
 
 
 class _Judging:
@@ -153,7 +183,8 @@ def _asked(
     question, named = _question(critic, attempt.text, state)
     about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
     outcome = yield from call(critic.call, *question, named=named, config=config, prices=prices, state=state, **about)
-    news, failed = _news(critic, attempt.round, outcome, node=node)
+    shown = attempt.requirements if getattr(critic.call, "tells_of_requirements", False) else ()
+    news, failed = _news(critic, attempt.round, outcome, node=node, told=critic.requirements or shown)
     if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
         return news, failed, False
     return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
@@ -165,7 +196,8 @@ def _question(critic: NamedCritic, draft: str, state: Mapping[str, Any]) -> tupl
         return ({**state, "draft": draft},), {}
     record = frozen(state["events"])  # a critic sees the record, and must not append to it
     named = {"state": {**state, "events": record, "draft": draft}} if critic.named_state else {}
-    return (state["task"], draft, record), named
+    task = state["task"] if critic.verifier or critic.human else state["task"] + standing(state["events"])
+    return (task, draft, record), named
 
 
 def _critics_heard(attempt: Attempt) -> set[str]:
@@ -198,8 +230,13 @@ def _edited(
     return [*news, _event(replace(edit, text="", accepted=True), person, number, NO_USAGE)]
 
 
-def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the events of one critic's answer, and whether it failed to give one."""
+def _news(
+    critic: NamedCritic, number: int, outcome: Outcome, *, node: str, told: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the events of one critic's answer, and whether it failed to give one.
+
+    What a person wants changed is required from then on.
+    """
     error = outcome.error
     if error is None:
         try:
@@ -210,9 +247,18 @@ def _news(critic: NamedCritic, number: int, outcome: Outcome, *, node: str) -> t
         return [failure(node, number, error, by=critic.name, **outcome.failure_fields)], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
+    asked = [
+        requirement(one.text, number, one.by or critic.name)
+        for one in critiques
+        if critic.human and one.accepted is False and one.text.strip() and not one.stop
+    ]
+    about = {"requirements": [*told]} if told else {}
     return [
-        {**outcome.fields, **_event(critique, critic, number, critique.usage or cost)}
-        for critique, cost in zip(critiques, costs, strict=False)
+        *asked,
+        *(
+            {**outcome.fields, **_event(critique, critic, number, critique.usage or cost), **about}
+            for critique, cost in zip(critiques, costs, strict=False)
+        ),
     ], False
 
 

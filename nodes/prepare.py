@@ -66,6 +66,7 @@ def prepare(
             "score": None,
             "accepted_by": None,
             "oracle": False,
+            "requirements": [],
             # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
             "error": None,

@@ -84,12 +84,19 @@ def retrieve(
             "text": wanted,
             "usage": outcome.usage,
             **({"documents": [], "withheld": passages} if withheld else {"documents": passages}),
+            **_gaps(outcome.result),
         }
         return recorded(state, event)
 
     step = Step("retrieve", logic)
     step.fingerprint = {"k": k, "query": query, "documents": _name(documents) if search else None}
     return step
+
+
+def _gaps(found: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the parts of the question that a search of ours found nothing for, as the record has them."""
+    gaps = next((one.metadata.get("gaps") for one in found if isinstance(one, Document)), None)
+    return {"gaps": [clean(str(part)) for part in gaps]} if isinstance(gaps, list) else {}
 
 
 def _taken_away(state: Mapping[str, Any], query: str) -> dict[str, Any]:

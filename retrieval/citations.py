@@ -14,13 +14,13 @@ from langchain_core.messages import AIMessage
 from ..nodes.critics.critics import VerifierCritic
 from ..nodes.verify.text_verifiers import split_sentences, split_words
 from ..nodes.writing.prompts import PromptedModel
-from ..nodes.writing.replies import is_stop_phrase
+from ..nodes.writing.replies import is_stop_phrase, read_text
 from ..state.critique import Critique
-from ..state.retrievals import CITATION, cited_numbers, documents_of
+from ..state.retrievals import CITATION, cited_numbers, documents_of, latest_retrieval, nothing_for
 from ..state.summary import latest_draft
 from .calibration import key_terms
 from .documents import passage
-from .findings import confidence, distinct_sources, plan_of, ranked, rendered, withheld
+from .findings import confidence, distinct_sources, part_confidences, plan_of, ranked, rendered, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -177,6 +177,7 @@ class CitationCritic(VerifierCritic):
     def __call__(self, task: str, draft: str, history: Sequence[Event], /, state: Any = None) -> Critique:
         """Check the sentences of the draft against the passages of the record."""
         texts = [passage(document["text"], document.get("heading", "")) for document in documents_of(history)]
+        draft = draft.replace(_open_parts(history), "")
         if is_stop_phrase(draft, NOTHING_SAID):
             return Critique("", accepted=True, score=1.0)
         if not texts:
@@ -248,15 +249,37 @@ class ConfidenceCritic(VerifierCritic):
         )
         if withheld(passages, plan):
             text += " So little is taken for nothing found."
-        evidence = {"confidence": value, "threshold": threshold, "passages": len(passages), "documents": documents}
+        evidence: dict[str, Any] = {
+            "confidence": value,
+            "threshold": threshold,
+            "passages": len(passages),
+            "documents": documents,
+        }
+        if parts := part_confidences(passages, plan):
+            evidence["parts"] = parts
+            text += " By part: " + "; ".join(f"“{part}” {each:.2f}" for part, each in parts.items()) + "."
         return Critique(text, accepted=met, score=value, evidence=evidence)
 
 
 class AnswerWriter(PromptedModel):
-    """A model that answers by the passages found; where there are none, the answer says so, and no model is asked."""
+    """A model that answers by the passages found; where there are none, the answer says so, and no model is asked.
+
+    Of a question in several parts the answer names those that nothing was found for.
+    """
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         """Return the answer."""
-        if not documents_of(input.get("events", [])):
+        events = input.get("events", [])
+        if not documents_of(events):
             return AIMessage(NOTHING_SAID)
-        return (yield from super().logic(input, config))
+        reply: AIMessage = yield from super().logic(input, config)
+        text, said = read_text(reply), _open_parts(events)
+        if not said or not text.strip():
+            return reply
+        return reply.model_copy(update={"content": f"{text.replace(said, '').rstrip()}\n\n{said}"})
+
+
+def _open_parts(events: Sequence[Event]) -> str:
+    """Return the sentence of an answer that says which parts of the question nothing was found for; empty for none."""
+    retrieval = latest_retrieval(events)
+    return nothing_for(retrieval.get("gaps") or []) if retrieval else ""

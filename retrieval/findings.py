@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..nodes.passages import place_of
 from ..state.dual import Do, do
-from ..state.retrievals import paged
+from ..state.retrievals import nothing_for, paged
 from ..state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
 from .documents import passage
@@ -35,6 +35,9 @@ __all__ = [
     "confidence",
     "distinct_sources",
     "findings",
+    "measured_parts",
+    "open_parts",
+    "part_confidences",
     "plan_of",
     "ranked",
     "rendered",
@@ -68,6 +71,8 @@ class RetrievedPassage(BaseModel):
     """Cosine, 0–1, with the closest of what was asked."""
     sub_query: str
     """The query that ranked it highest."""
+    parts: list[float] = []
+    """Cosine, 0–1, with each part of a question that consists of several."""
     found_by: list[str] = []
     """The searches that found it: `vectors`, `bm25`, or the name of a retriever; empty in records that don't say."""
     metadata: dict[str, Any] = {}
@@ -115,8 +120,9 @@ def findings(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
 
 
 def withheld(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> bool:
-    """Return True if the passages so improbably hold the answer that nobody is shown them."""
-    return bool(passages) and confidence(passages, plan) < plan.get("nothing_under", 0.0)
+    """Return True if the passages so improbably hold the answer, to any part, that nobody is shown them."""
+    surest = max([_confidence_in_all(passages, plan), *part_confidences(passages, plan).values()])
+    return bool(passages) and surest < plan.get("nothing_under", 0.0)
 
 
 def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
@@ -143,6 +149,7 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
                 **place_of(document),
                 "score": score + before["score"],
                 "similarity": max(document["similarity"], before["similarity"]),
+                "parts": document.get("parts", []),
                 "sub_query": search["text"] if leads else before["sub_query"],
                 "found_by": list(dict.fromkeys([*before["found_by"], *document.get("found_by", [])])),
             }
@@ -161,8 +168,41 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
 def confidence(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
     """Return the confidence in passages, best first, 0–1; 0 where there are none.
 
-    With a calibrated model it is the probability that one of them answers the question; else their mean similarity.
+    With a calibrated model it is the probability that one of them answers the question; else their mean similarity. It
+    is never more than that in a part of the question that is open.
     """
+    parts = part_confidences(passages, plan)
+    return min([_confidence_in_all(passages, plan), *(parts[part] for part in open_parts(passages, plan))])
+
+
+def part_confidences(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> dict[str, float]:
+    """Return the confidence that passages answer each part of a question; empty where it has no parts.
+
+    Without a calibrated model it is the mean similarity of those that are closest to that part.
+    """
+    name, parts = plan.get("calibration"), plan.get("parts", [])
+    values: dict[str, float] = {}
+    for number, (part, measured) in enumerate(parts):
+        near = [one for one in passages if name or one.parts[number] == max(one.parts)]
+        similarities = [one.parts[number] for one in near]
+        texts = [passage(one.text, one.heading) for one in near]
+        value = CALIBRATIONS[name].probability if name and near else None
+        values[part] = round(value(measured, texts, similarities) if value else fmean(similarities or [0.0]), 6)
+    return values
+
+
+def measured_parts(plan: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a question as passages are measured against them."""
+    return [measured for _, measured in plan.get("parts", [])]
+
+
+def open_parts(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a question that passages so improbably answer that this is nothing found."""
+    least = plan.get("nothing_under", plan["threshold"])
+    return [part for part, value in part_confidences(passages, plan).items() if value < least]
+
+
+def _confidence_in_all(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
     if not passages:
         return 0.0
     if name := plan.get("calibration"):
@@ -181,10 +221,11 @@ def rendered(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
     passages = findings(events, until=until)
     if not passages:
         return NOTHING_CLOSE if ranked(events, until=until) else NOTHING_FOUND
-    return "\n\n".join(
+    shown = [
         f"[{number}] {item.source or 'unnamed source'}{paged(item.page)}\n{passage(item.text, item.heading)}"
         for number, item in enumerate(passages, start=1)
-    )
+    ]
+    return "\n\n".join([*shown, *filter(None, [nothing_for(open_parts(passages, plan_of(events)))])])
 
 
 class RetrievalResult(BaseModel):
@@ -206,6 +247,10 @@ class RetrievalResult(BaseModel):
     """Probability that a passage answers the query, 0–1; without a calibrated reranker their mean similarity."""
     confidence_met: bool
     """True if that reaches the plan's threshold."""
+    parts: dict[str, float] = {}
+    """The confidence in each part of a question that consists of several."""
+    open_parts: list[str] = []
+    """Those that nothing was found for; the whole is no surer than they are."""
     stop_reason: str | None
     seconds: float
     """Spent in searches, models and critics; a pause costs nothing."""
@@ -252,6 +297,8 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
         iterations=rounds(events),
         confidence=value,
         confidence_met=bool(results) and value >= plan["threshold"],
+        parts=part_confidences(best, plan),
+        open_parts=open_parts(best, plan),
         stop_reason=output.get("stop_reason"),
         seconds=usage["seconds"],
         queries_run=len(run),
@@ -297,12 +344,18 @@ class GraphRetriever(DualRetriever):
         """Run the graph, and return its passages."""
         config = {"callbacks": callbacks, **({"configurable": configurable} if configurable else {})}
         output = yield do(self.graph, "invoke", {"task": query, **options}, config)
+        result = retrieval_result(output)
+        gaps = {"gaps": result.open_parts} if result.open_parts else {}
         return [
             Document(
                 found.text,
-                metadata={**found.metadata, **found.model_dump(exclude={"text", "metadata"}, exclude_none=True)},
+                metadata={
+                    **found.metadata,
+                    **found.model_dump(exclude={"text", "parts", "metadata"}, exclude_none=True),
+                    **gaps,
+                },
             )
-            for found in retrieval_result(output).results
+            for found in result.results
         ]
 
 

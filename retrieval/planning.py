@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -196,6 +197,7 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         own_terms = set(key_terms(one_line))
         context = [term for term in key_terms(said[-1]) if term not in own_terms][:4]
     strategy = "parallel"
+    parts: list[str] = []
     if len(one_line) > MOST_CHARACTERS:
         queries, complexity = [one_line], "moderate"
     elif sides := _sides(one_line):
@@ -211,6 +213,7 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
             complexity = "simple" if simple else "moderate"
         else:
             complexity = "moderate" if len(queries) == 2 else "complex"
+            parts = _distinct(queries)
     if context:
         opening = CONTINUED.sub("", queries[0])
         queries = [f"{opening.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
@@ -221,7 +224,16 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
         "queries": _distinct(queries),
         "context": context,
         "terms": sorted({*key_terms(one_line), *context}),
+        **({"parts": _understood(parts, context)} if len(parts) > 1 else {}),
     }
+
+
+def _understood(parts: Sequence[str], context: Sequence[str]) -> list[list[str]]:
+    """Return each part of a question, and how it is measured: with terms of the one before where it leans on that."""
+    pairs = [[parts[0], " ".join([parts[0], *context])]]
+    for said, part in pairwise(parts):
+        pairs.append([part, " ".join([part, *(key_terms(said)[:4] if leans(part, [said]) else ())])])
+    return pairs
 
 
 def _sides(line: str) -> list[str]:

@@ -115,6 +115,7 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
         parallel: bool,
         strict: bool,
         depth: int = 0,
+        parts: Sequence[str] = (),
     ) -> Generator[Do, Any, list[dict[str, Any]]]:
         """Return one event a query, in their order.
 
@@ -126,8 +127,10 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
             parallel: All at once; else one after the other.
             strict: Whether an error is raised; else it is told in the event of its query.
             depth: How many passages are measured, to keep the most relevant ones; 0 for the retriever's own order.
+            parts: The questions that the one consists of: each passage is measured against each of them too.
         """
-        logics = [self._event(query, anchors, number, top_k=top_k, depth=depth, strict=strict) for query in queries]
+        how: dict[str, Any] = {"top_k": top_k, "depth": depth, "strict": strict, "parts": parts}
+        logics = [self._event(query, anchors, number, **how) for query in queries]
         calls = [Do(drive, adrive, (logic,)) for logic in logics]
         events: list[dict[str, Any]] = []
         for batch in [calls] if parallel else [[call] for call in calls]:
@@ -137,7 +140,15 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
         return events
 
     def _event(
-        self, query: Query, anchors: Sequence[str], number: int, *, top_k: int, depth: int, strict: bool
+        self,
+        query: Query,
+        anchors: Sequence[str],
+        number: int,
+        *,
+        top_k: int,
+        depth: int,
+        strict: bool,
+        parts: Sequence[str],
     ) -> Generator[Do, Any, dict[str, Any]]:
         """Run one query, and return its event."""
         try:
@@ -146,6 +157,10 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
             texts = [passage(one["text"], one["heading"]) for one in passages]
             self.similarity.remember(self._retriever, texts)
             similarities = yield from self.similarity.logic(texts, anchors)
+            for part in parts:
+                close = yield from self.similarity.logic(texts, [part])
+                for one, value in zip(passages, close, strict=True):
+                    one.setdefault("parts", []).append(value)
         except GraphBubbleUp:
             raise
         except Exception as error:

@@ -14,7 +14,17 @@ from ..state.schema import RefineInput, RefineState
 from ..state.stopping import StopReason, decide
 from ..state.summary import latest_draft, rounds
 from .documents import passage
-from .findings import RetrievedPassage, anchors_of, confidence, distinct_sources, plan_of, ranked, rendered, searches
+from .findings import (
+    RetrievedPassage,
+    anchors_of,
+    confidence,
+    distinct_sources,
+    measured_parts,
+    plan_of,
+    ranked,
+    rendered,
+    searches,
+)
 from .follow_ups import Situation, by_rules, new_queries
 from .planning import MOST_CHARACTERS, frequent_terms
 from .search import Query, Search, failed
@@ -90,6 +100,7 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
         queries += [query for query in helpful if query.text not in plan["queries"]]
         how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
+        how["parts"] = measured_parts(plan)
         searched = yield from self._search.logic(
             queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH)
         )
@@ -167,7 +178,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         # What a person asks for counts as asked from here on.
         demands = [query.text for query in queries if query.why == "feedback"]
         anchors = list(dict.fromkeys([*anchors_of(events), *demands]))
-        how = {"top_k": plan["top_k"], "parallel": True, "strict": False}
+        how = {"top_k": plan["top_k"], "parallel": True, "strict": False, "parts": measured_parts(plan)}
         depth = depth_of(plan, DEEPER if deeper else FIRST_DEPTH)
         searched = yield from self._search.logic([*deeper, *queries], anchors, number, **how, depth=depth)
         yield from self._learn(events, before, searched, news, number)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .events import DRAFT_KINDS, Choice
-from .summary import attempts, current_run, newest_drafts, open_drafts, run_options
+from .summary import attempts, current_run, newest_drafts, open_drafts, run_options, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +93,11 @@ def _tried(events: Sequence[Event]) -> tuple[Mapping[str, int], str | None]:
     best: tuple[int, float] | None = None
     in_vain: dict[str, int] = {}
     gained: str | None = None
+    summary = summary_of(events)
+    base = summary.attempts[summary.base].round if summary.attempts else 0
     for arm, written in _steps(current_run(events)):
+        if written[-1] < base:  # before something else was asked for
+            continue
         reached = max((ranks[number] for number in written if number in ranks), default=None)
         gain = reached is not None and (best is None or reached > best)
         if gain:

@@ -35,6 +35,8 @@ __all__ = [
     "FrozenRecord",
     "HumanEvent",
     "Record",
+    "Requirement",
+    "RequirementEvent",
     "RetrievalEvent",
     "RevisionEvent",
     "RunValues",
@@ -49,6 +51,7 @@ __all__ = [
     "frozen",
     "given_draft",
     "record",
+    "requirement",
     "task_event",
 ]
 
@@ -65,8 +68,9 @@ FORMAT = 2
 usage may lack `uncounted_calls` and whose drafts keep the order of their day (`ORDER`). All of them are read."""
 
 EventKind: TypeAlias = Literal[
-    "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "failure", "change", "fork"
-]
+    "task", "draft", "critique", "verdict", "revision", "retrieval", "thought", "human", "requirement", "failure",
+    "change", "fork",
+]  # fmt: skip
 
 DRAFT_KINDS = ("draft", "revision")
 ORDER = 2
@@ -74,8 +78,9 @@ ORDER = 2
 CRITIQUE_KINDS = ("critique", "human")
 AGENT_RECORD, AGENT_VALUES = "_refine_events", "_refine"
 """Where an agent of LangChain's keeps the record and what was last computed from it."""
-CHANGE_KINDS = ("change", "fork")
-"""From them on the record goes on by another graph, or in another thread; to no step of the run do they belong."""
+CHANGE_KINDS = ("change", "fork", "requirement")
+"""From them on the record goes on by another graph, in another thread, or with something else required; to no step of
+the run do they belong."""
 
 
 class _Common(TypedDict):
@@ -178,6 +183,8 @@ class _Critique(TypedDict):
     calibration: NotRequired[dict[str, Any]]
     """Of a calibrated judge: `judge`, the hash of its file, `threshold`, `alpha`, `delta`, and the `rounds` that it was
     calibrated on. With `accepted` of `None` it leaves the decision to others."""
+    requirements: NotRequired[list[str]]
+    """The standing requirements that it tells about: it accepts the draft only if they are met."""
     uncalibrated: NotRequired[bool]
     """The model judged its own draft, and nobody measured how often it is wrong."""
 
@@ -210,6 +217,13 @@ class _Human(TypedDict):
     """The person ended the run."""
 
 
+class _Requirement(TypedDict):
+    verifiers: NotRequired[list[str]]
+    """requirement: the names of programs that tell if a draft meets it, as `uses_words:winter`."""
+    withdrawn: NotRequired[bool]
+    """requirement: it stands no longer."""
+
+
 class _Retrieval(TypedDict):
     documents: NotRequired[list[dict[str, Any]]]
     """The passages found for the query in `text`, best first, each with `id`, `text`, `source`, and `score` where the
@@ -221,7 +235,7 @@ class _Retrieval(TypedDict):
     plan: NotRequired[dict[str, Any]]
     """How a query is searched for."""
     gaps: NotRequired[list[str]]
-    """Gaps that a model named."""
+    """Gaps that a model named, or the parts of the question that nothing answers."""
     failed: NotRequired[dict[str, str]]
     """The step, type and message of an error that did not end the run."""
 
@@ -299,6 +313,12 @@ class ThoughtEvent(_Common):
     kind: Literal["thought"]
 
 
+class RequirementEvent(_Common, _Requirement):
+    """What a person or a fork asks for, in `text`: it stands beside the task from then on."""
+
+    kind: Literal["requirement"]
+
+
 class FailureEvent(_Common, _Failure, _Path):
     """An error, which the run outlives."""
 
@@ -319,7 +339,7 @@ class ForkEvent(_Common, _Graph, _Fork):
 
 class Event(
     _Common, _Limited, _Judged, _Oracle, _Task, _Draft, _Critique, _Verdict, _Revision, _Human,
-    _Retrieval, _Failure, _Path, _Graph, _Fork
+    _Requirement, _Retrieval, _Failure, _Path, _Graph, _Fork
 ):  # fmt: skip
     """One thing that happened, of any kind: what reads a record asks each event for what it may hold.
 
@@ -344,6 +364,7 @@ EventOfKind: TypeAlias = (
     | VerdictEvent
     | RevisionEvent
     | HumanEvent
+    | RequirementEvent
     | RetrievalEvent
     | ThoughtEvent
     | FailureEvent
@@ -351,6 +372,19 @@ EventOfKind: TypeAlias = (
     | ForkEvent
 )
 """The same, told apart by `kind`: what a stored event is checked by, and what its JSON schema says."""
+
+
+class Requirement(TypedDict):
+    """What a person or a fork asked for, and what has come of it."""
+
+    text: str
+    by: str
+    at: str
+    """When it was asked for."""
+    verifiers: list[str]
+    """Its own, by name; empty where a model or a person must tell."""
+    status: Literal["open", "satisfied", "withdrawn"]
+    """Satisfied: somebody who can tell said that the answer meets it."""
 
 
 class RunValues(TypedDict, total=False):
@@ -364,6 +398,7 @@ class RunValues(TypedDict, total=False):
     score: Score | None
     accepted_by: str | None
     oracle: bool
+    requirements: list[Requirement]
     usage: Usage
     error: str | None
 
@@ -469,6 +504,11 @@ def task_event(
         **named,
         **fields,
     }
+
+
+def requirement(text: str, number: int, by: str, **fields: Any) -> dict[str, Any]:
+    """Return the event by which something is asked for, beside the task, of all later drafts; or withdrawn."""
+    return {"kind": "requirement", "round": number, "by": by, "text": text, **fields}
 
 
 def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:

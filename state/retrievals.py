@@ -18,6 +18,7 @@ __all__ = [
     "cited_sources",
     "documents_of",
     "latest_retrieval",
+    "nothing_for",
     "numbered",
     "paged",
     "passages",
@@ -29,6 +30,14 @@ HEADING = "Passages that were looked up for this. What stands between their tags
 NOTHING_CLOSE = "Documents were searched for this, and nothing that answers it was found in them: there is no passage."
 
 TAG = re.compile(r"<(?=\s*/?\s*passage\b)", re.IGNORECASE)
+
+
+def nothing_for(parts: Sequence[str]) -> str:
+    """Return the sentence that says which parts of a question nothing was found for; empty for none."""
+    return f"{NOTHING_FOR} {'; '.join(parts)}." if parts else ""
+
+
+NOTHING_FOR = "Nothing was found that answers this part:"
 
 
 def latest_retrieval(events: Sequence[Event], *, since: int = 0) -> Event | None:
@@ -88,8 +97,10 @@ def passages(events: Sequence[Event]) -> str:
     retrieval = latest_retrieval(events)
     if retrieval and retrieval.get("withheld"):
         return f"{NOTHING_CLOSE}\n\n"
-    documents = retrieval.get("documents") if retrieval else None
-    return f"{HEADING}\n\n{numbered(documents)}\n\n" if documents else ""
+    if retrieval is None or not (documents := retrieval.get("documents")):
+        return ""
+    open_parts = nothing_for(retrieval.get("gaps") or [])
+    return "\n\n".join([HEADING, numbered(documents), *filter(None, [open_parts]), ""])
 
 
 def numbered(documents: Sequence[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from .checked_channels import NEVER, CheckedDelta, StoredOnce, last
-from .events import Event, EventOfKind, RunValues, append_events
+from .events import Event, EventOfKind, Requirement, RunValues, append_events
 from .masking import masked
 from .usage import Usage
 
@@ -74,6 +74,8 @@ class RefineOutput(TypedDict):
     """Names of those who accepted the answer, or `None`."""
     oracle: bool
     """True if a critic that knows the gold answer had a say."""
+    requirements: list[Requirement]
+    """What people and forks asked for beside the task, each `open`, `satisfied` or `withdrawn`."""
     usage: Usage
     error: str | None
     """Who raised it, the type and the message of the error that ended the run as `failed`; else `None`."""

@@ -70,11 +70,19 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     no_way_on = choose(events) is None if arms_of(events) else repeats
     stuck = no_way_on or _unjudged(summary) or _patience_lost(summary, limits.get("patience"))
     spent = out_of_steps or summary.rounds >= rounds_allowed(limits)
+    if _untold(drafts):
+        return "undecided"
     # After the limits, so that a run with room left goes on while a revision could still be decided on.
     if drafts and all(draft.undecided for draft in drafts):
         may_go_on = not stuck and not spent and any(draft.decidable_later for draft in drafts)
         return None if may_go_on else "undecided"
     return "no_progress" if stuck else "max_rounds" if spent else None
+
+
+def _untold(drafts: Sequence[Attempt]) -> bool:
+    """Tell if nothing is left to mend in a draft, and nobody here can tell if what a person asked for is met."""
+    spoken = any(critique["kind"] == "human" for draft in drafts for critique in draft.critiques)
+    return not spoken and any(draft.agreed and draft.unmet for draft in drafts)
 
 
 def _reason_of(fresh: Sequence[Event], drafts: Sequence[Attempt]) -> StopReason | None:
@@ -193,11 +201,12 @@ def _patience_lost(summary: RunSummary, patience: int | None) -> bool:
     if patience is None:
         return False
     scores = {draft.round: draft.score for draft in summary.attempts}
-    first = scores.get(0)
+    base = summary.attempts[summary.base].round if summary.attempts else 0
+    first = scores.get(base)
     # Less than any score, so that the first one is a gain.
     best = -1.0 if first is None else first
     without_gain = 0
-    for number in range(1, summary.rounds + 1):
+    for number in range(base + 1, summary.rounds + 1):
         # A rejected revision has none, and counts as a round without a gain.
         score = scores.get(number)
         if score is not None and score > best:

@@ -20,7 +20,7 @@ from .usage import NO_USAGE, add_usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .events import Event
+    from .events import Event, Requirement
     from .usage import Usage
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "open_drafts",
     "oracle_touched",
     "rejected_since_draft",
+    "requirements",
     "rounds",
     "run_options",
     "summary_of",
@@ -53,6 +54,8 @@ class Attempt:
     base: int | None
     """Round of the draft that it revises; `None` for the first."""
     critiques: tuple[Event, ...]
+    requirements: tuple[str, ...] = ()
+    """What it is to meet beside the task: all that people and forks asked for, and nobody withdrew."""
 
     @property
     def judged(self) -> bool:
@@ -60,14 +63,31 @@ class Attempt:
 
     @cached_property
     def verified(self) -> bool:
-        """True if a program judged it."""
-        return any(critique.get("verifier") for critique in self.critiques)
+        """True if a program judged it by the task, and not by a requirement alone."""
+        return any(critique.get("verifier") and not critique.get("requirements") for critique in self.critiques)
+
+    @property
+    def accepted(self) -> bool:
+        """True if everyone who judged it accepts it, or a person does, and it meets what it is required to."""
+        return self.agreed and not self.unmet
 
     @cached_property
-    def accepted(self) -> bool:
+    def agreed(self) -> bool:
         """True if everyone who judged it accepts it, or a person does. An unreadable opinion accepts nothing."""
         deciding = self.deciding
         return bool(deciding) and all(critique.get("accepted") is True for critique in deciding)
+
+    @cached_property
+    def unmet(self) -> tuple[str, ...]:
+        """The requirements of which nobody who can tell has said that it meets them; a person who accepts it can."""
+        if self.agreed and self.deciding[-1]["kind"] == "human":
+            return ()
+        told = {text: self.told_of(text) for text in self.requirements}
+        return tuple(text for text, accepted in told.items() if not accepted or set(accepted) != {True})
+
+    def told_of(self, requirement: str) -> list[bool | None]:
+        """Return what was said of whether it meets a requirement."""
+        return [one.get("accepted") for one in self.critiques if requirement in one.get("requirements", ())]
 
     @property
     def deciding(self) -> tuple[Event, ...]:
@@ -99,8 +119,8 @@ class Attempt:
     @cached_property
     def score(self) -> float | None:
         """The mean score of the verifiers, or of the critics where no verifier scored it."""
-        verified = [critique for critique in self.critiques if critique.get("verifier")]
-        values = [value for critique in verified or self.critiques if (value := critique.get("score")) is not None]
+        scored = [one for one in self.critiques if one.get("verifier") or not self.verified]
+        values = [value for critique in scored if (value := critique.get("score")) is not None]
         return fmean(values) if values else None
 
     @cached_property
@@ -108,12 +128,16 @@ class Attempt:
         """True if a verifier rejected it, or a person wants it changed, and no person accepts it."""
         firm = [critique for critique in self.critiques if critique.get("verifier") or critique["kind"] == "human"]
         rejected = any(critique.get("accepted") is False and not critique.get("stop") for critique in firm)
-        return rejected and not self.accepted
+        return rejected and not self.agreed
 
     @cached_property
     def rank(self) -> tuple[int, float]:
-        """Its place among the drafts of its run, the greatest is the best; see `draft_rank`."""
-        return draft_rank(accepted=self.accepted, refuted=self.refuted, score=self.score)
+        """Its place among the drafts of its run, the greatest is the best; see `draft_rank`.
+
+        One that meets all requirements leads the others that are accepted.
+        """
+        place, score = draft_rank(accepted=self.agreed, refuted=self.refuted, score=self.score)
+        return place + (self.accepted and bool(self.requirements)), score
 
     @property
     def answers(self) -> list[Any]:
@@ -163,8 +187,8 @@ class RunSummary:
     """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
-        "attempts", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval", "rounds", "said",
-        "start", "step", "usage", "verdict",
+        "asked", "attempts", "base", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval",
+        "rounds", "said", "start", "step", "usage", "verdict",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -190,6 +214,8 @@ class RunSummary:
         """Those of the graph that runs the current task now."""
         self.ordered = False
         """True if the task was begun under the order of `draft_rank`."""
+        self.asked: dict[str, Event] = {}
+        """What was asked for beside the task, by its text."""
         self._begin_drafts()
 
     def _begin_drafts(self) -> None:
@@ -201,6 +227,8 @@ class RunSummary:
         """How many of them the last verdict covered."""
         self.step = 0
         """Index of the first draft of the last step that wrote any: a step may write several side by side."""
+        self.base = 0
+        """Index of the draft that something was last asked of: those before it are no answer any more."""
 
     def grown(self, news: Iterable[Event]) -> RunSummary:
         """Return the summary of the record with these events appended."""
@@ -245,25 +273,63 @@ class RunSummary:
                     # Written anew, by an agent that had not finished it, it replaces the one before.
                     if kind == "draft":
                         self._begin_drafts()
-                    self.attempts.append(Attempt(event["round"], event["text"], event["by"], event.get("base"), ()))
-            elif kind in CRITIQUE_KINDS and self.attempts:
-                self._judge(event)
+                    new = Attempt(event["round"], event["text"], event["by"], event.get("base"), (), self.standing)
+                    self.attempts.append(new)
+            elif kind in (*CRITIQUE_KINDS, "requirement"):
+                self._hear(event)
         if spent:
             self.usage = add_usage((self.usage, *spent))
 
+    def _hear(self, event: Event) -> None:
+        """Let a requirement stand; attach a critique to the draft of its round, or to the newest where none has it."""
+        if event["kind"] == "requirement":
+            self._ask(event)
+        elif self.attempts:
+            self._judge(event)
+
     def _judge(self, critique: Event) -> None:
-        """Attach a critique to the draft of its round, or to the newest draft where none has that round."""
-        last = len(self.attempts) - 1
-        at = next((i for i in range(last, -1, -1) if self.attempts[i].round == critique["round"]), last)
+        at = self._place(critique["round"])
         # Made anew, since its cached properties were computed without this critique.
         self.attempts[at] = replace(self.attempts[at], critiques=(*self.attempts[at].critiques, critique))
+
+    def _place(self, number: int) -> int:
+        last = len(self.attempts) - 1
+        return next((i for i in range(last, -1, -1) if self.attempts[i].round == number), last)
+
+    def _ask(self, event: Event) -> None:
+        """Let a requirement stand, or withdraw it; all drafts are then to meet those that stand."""
+        text = event["text"]
+        withdrawn = event.get("withdrawn", False)
+        self.asked = {**self.asked, text: {**self.asked.get(text, event), "withdrawn": True} if withdrawn else event}
+        if not withdrawn:
+            self.base = max(self._place(event["round"]), 0)
+        self.attempts = [replace(draft, requirements=self.standing) for draft in self.attempts]
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """The requirements in force: what was asked for, and not withdrawn."""
+        return tuple(text for text, event in self.asked.items() if not event.get("withdrawn"))
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        """All that was asked for beside the task, and whether the answer meets it."""
+        unmet = self.standing if self.answer is None else self.answer.unmet
+        return [
+            {
+                "text": text,
+                "by": event["by"],
+                "at": event.get("at", ""),
+                "verifiers": [*event.get("verifiers", ())],
+                "status": "withdrawn" if event.get("withdrawn") else "open" if text in unmet else "satisfied",
+            }
+            for text, event in self.asked.items()
+        ]
 
     @property
     def best(self) -> Attempt | None:
         """The draft to answer with, by `draft_rank`; of equal ones the earlier."""
-        if not self.ordered:
-            return _best_unordered(self.attempts)
-        return max(self.attempts, key=attrgetter("rank"), default=None)
+        rivals = self.attempts[self.base :]
+        return max(rivals, key=attrgetter("rank"), default=None) if self.ordered else _best_unordered(rivals)
 
     @property
     def answer(self) -> Attempt | None:
@@ -275,7 +341,7 @@ class RunSummary:
         if keep == "last":
             return self.attempts[-1] if self.attempts else None
         best = self.best
-        return best if best is None or best.accepted or keep != "vote" else _voted(self.attempts, best)
+        return best if best is None or best.accepted or keep != "vote" else _voted(self.attempts[self.base :], best)
 
     @property
     def newest(self) -> list[Attempt]:
@@ -396,6 +462,11 @@ def _vote(answer: Any) -> Any:
 def rounds(events: Sequence[Event]) -> int:
     """Return the number of revisions, rejected ones counted."""
     return summary_of(events).rounds
+
+
+def requirements(events: Sequence[Event]) -> list[Requirement]:
+    """Return what people and forks asked for beside the current task: open, satisfied by the answer, or withdrawn."""
+    return summary_of(events).requirements
 
 
 def usage_total(events: Sequence[Event]) -> Usage:

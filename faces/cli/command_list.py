@@ -201,6 +201,15 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "withdraw",
+        ".commands_human:withdraw",
+        "Withdraw what a person or a fork asked for. `redraft resume ID` then decides anew.",
+        (
+            'redraft withdraw run-1f0c "Make it about winter."',
+            "redraft resume run-1f0c",
+        ),
+    ),
+    LazyCommand(
         "stop",
         ".commands_human:stop",
         "Ask a thread that another process runs to stop after the step it is in. `redraft resume ID` goes on.",
@@ -268,6 +277,7 @@ COMMANDS = (
         "The other one stays.",
         (
             'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --run',
+            'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --verify uses_words:winter',
             "redraft fork run-1f0c --at 1 --model openai:gpt-5 --as with-gpt-5",
             "redraft resume with-gpt-5",
         ),

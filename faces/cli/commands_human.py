@@ -15,7 +15,7 @@ from .asking import keep_edit
 from .options import AsJson, Db, ThreadId, TrustRecipe
 from .running import finish, go_on
 
-__all__ = ["answer", "stop"]
+__all__ = ["answer", "stop", "withdraw"]
 
 
 def answer(
@@ -69,6 +69,25 @@ def answer(
             raise
         raise BadInputError(f"{error}{keep_edit(reply)}", details=error.details) from error  # it is nowhere else
     finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def withdraw(
+    thread_id: ThreadId,
+    requirement: Annotated[str, typer.Argument(metavar="TEXT", help="What was asked for, as `redraft show` has it.")],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw what a person or a fork asked for. `redraft resume ID` then decides anew."""
+    from ...state import Thread
+
+    with opened(db) as saver, bad_input():
+        thread_id = known_id(saver, thread_id)
+        Thread(any_reader(saver, thread_id), thread_id).withdraw(requirement)
+    following = command("resume", thread_id, db=db)
+    Screen(as_json=as_json).result(
+        {"thread_id": thread_id, "withdrawn": requirement, "resume": following},
+        lambda screen: screen.line("withdrawn; decide anew with: ", (following, "cyan")),
+    )
 
 
 def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

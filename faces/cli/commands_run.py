@@ -197,7 +197,13 @@ def fork(
     at: Annotated[
         str, typer.Option(metavar="ROUND|CHECKPOINT", help="A round (0 is the first draft) or a checkpoint's id.")
     ],
-    feedback: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces what was said about it.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What to change; all drafts must meet it from then on.")
+    ] = None,
+    verify: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="A program that tells if a draft meets the feedback; may be repeated."),
+    ] = None,
     draft: Annotated[str | None, typer.Option(metavar="TEXT", help="Replaces that draft; it is judged anew.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Goes on with another model.", rich_help_panel=MODELS)
@@ -237,7 +243,7 @@ def fork(
         with bad_input():
             where = int(at) if at.isdecimal() else at
             forked = Thread(reader, thread_id).fork(
-                at=where, feedback=feedback, draft=draft, limits=limits, thread_id=named
+                at=where, feedback=feedback, verifiers=verify or (), draft=draft, limits=limits, thread_id=named
             )
         if recipe != parents:
             _keep_recipe(forked, recipe, fingerprint)

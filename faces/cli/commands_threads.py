@@ -66,6 +66,7 @@ def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -
     facts = timeline_facts(thread_id, steps)
     costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
     data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
+    data["requirements"] = facts["requirements"]
     Screen(as_json=as_json).result(
         data, lambda screen: show_history(screen, steps, facts=facts, thread_id=thread_id, db=db)
     )

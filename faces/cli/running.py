@@ -11,7 +11,7 @@ import typer
 
 from ...state.threads.answers import newest_question
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
-from ..views.console import LiveRun, one_line
+from ..views.console import LiveRun, one_line, show_requirements
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
@@ -38,7 +38,7 @@ __all__ = [
     "trusted_recipe",
 ]
 
-RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "usage", "error")
+RESULT_KEYS = ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "requirements", "usage", "error")
 STOPPED_FROM_OUTSIDE = 143
 """The exit code of a run that `redraft stop` ended: that of a SIGTERM, which asks for the same."""
 UNACCEPTED = 3
@@ -323,14 +323,15 @@ def show_outcome(
     if usage:
         facts += [tokens_of(usage), money(usage["cost_usd"]), seconds(usage["seconds"])]
     screen.line((" · ".join(facts), "dim"))
+    show_requirements(screen, values.get("requirements") or ())
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
 
 
 def _why(values: Mapping[str, Any]) -> str:
-    """Return the record's own words on the end of a run without rounds, such as a pipeline's."""
+    """Return the record's own words on the end of a run without rounds, such as a pipeline's, or without a decision."""
     events = values.get("events") or []
-    if values.get("stop_reason") != "max_rounds" or not events or events[-1]["kind"] != "verdict":
+    if values.get("stop_reason") not in ("max_rounds", "undecided") or not events or events[-1]["kind"] != "verdict":
         return ""
     text: str = events[-1]["text"].rstrip(".")
     return text[:1].lower() + text[1:]

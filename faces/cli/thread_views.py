@@ -16,7 +16,7 @@ from ...models.specs import model_name
 from ...state.events import DRAFT_KINDS
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe, show_event, terminal_width
+from ..views.console import one_line, plain_table, safe, show_event, show_requirements, terminal_width
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size, stripped_words
 from .running import RESULT_KEYS, show_outcome, sources_of
 
@@ -166,6 +166,7 @@ def show_history(
         spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
         reason = facts["stop_reason"]
         screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
+    show_requirements(screen, facts["requirements"])
     if steps and not steps[-1].stop_reason:
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
     screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
@@ -211,6 +212,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
         "task": values.get("task") or "",
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
+        "requirements": summary.requirements,
         "drafts": drafts,
         "rejected": [dict(event) for event in written if event.get("rejected") and number in (None, event["round"])],
     }
@@ -240,6 +242,7 @@ def show_drafts(
     if values.get("stop_reason"):
         show_outcome(screen, values, sources_of(values), thread_id=thread_id, db=db)
     else:
+        show_requirements(screen, data["requirements"])
         screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
 
 

@@ -18,6 +18,7 @@ from .wording import (
     left_out,
     mark,
     reason_style,
+    requirement_status,
     said_nothing,
     score_of,
     stripped_words,
@@ -44,6 +45,7 @@ __all__ = [
     "say",
     "shortened",
     "show_event",
+    "show_requirements",
     "terminal_width",
 ]
 
@@ -309,6 +311,13 @@ def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT
     show(screen, event, indent)
 
 
+def show_requirements(screen: Screen, requirements: Sequence[Mapping[str, Any]]) -> None:
+    """Print what people and forks asked for, each with what has come of it."""
+    for one in requirements:
+        style = {"open": "yellow", "satisfied": "green"}.get(one["status"], "dim")
+        screen.line((f"required, {requirement_status(one)}: ", style), one_line(one["text"]))
+
+
 def doing(item: Mapping[str, Any]) -> str:
     """Describe a `start` item: who is at work, and in which round."""
     node = str(item.get("node"))
@@ -354,7 +363,7 @@ def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
     reason = event.get("stop_reason")
     if reason is None:
         screen.line((event["text"], "dim"), indent=indent)
-    elif event.get("out_of_steps"):
+    elif event.get("out_of_steps") or reason == "undecided":
         screen.line((event["text"], "yellow"), indent=indent)
     else:
         screen.line((f"{STOP_WORDS.get(reason, reason)}", reason_style(reason)), indent=indent)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .console import safe
 from .rounds import grouped
-from .wording import amount, money, percent, score_of, seconds, stop_words
+from .wording import amount, money, percent, requirement_status, score_of, seconds, stop_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +85,7 @@ def html_environment(*, extra: str = "notebook") -> Environment:
         "around": around,
         "grouped": grouped,
         "markdown": markdown,
+        "requirement_status": requirement_status,
         "stop_words": stop_words,
     }
     environment.globals["longest"] = LONGEST_SHOWN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._files import write_file
 from ...state.masking import masked
-from ...state.summary import best_draft, oracle_touched, rounds, run_options, usage_total
+from ...state.summary import best_draft, oracle_touched, requirements, rounds, run_options, usage_total
 from .documents import html_environment, macros, part, policy, style
 from .drafts import read_state
 from .notebook import show, timeline, tree
@@ -30,6 +30,9 @@ HOW_ROUNDS_ARE_READ = (
     "Each with what was said about it, the best one open. Words that a revision took out are struck through, those "
     "that it brought are underlined, and beside them stands what was said about the draft before."
 )
+
+
+HOW_REQUIREMENTS_ARE_READ = "Asked for beside the task, by a person or a fork."
 
 
 def write_run_page(thread: Thread, out: Path) -> Path:
@@ -68,6 +71,8 @@ def run_page(thread: Thread) -> str:
 
     if values.get("task"):
         add("task", "Task", views.task({"task": str(values["task"])}))
+    if required := requirements(events):
+        add("requirements", "Requirements", views.requirements(required), HOW_REQUIREMENTS_ARE_READ)
     if values.get("answer"):
         add("answer", "Answer", views.answer({"answer": str(values["answer"])}))
     if cards:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ...state.summary import requirements
 from .console import printed, safe, shortened, terminal_width
 from .wording import (
     REJECTED_WORDS,
@@ -54,6 +55,7 @@ def timeline_facts(thread_id: str, steps: Sequence[HistoryStep]) -> dict[str, An
         "stop_reason": last.stop_reason if last else None,
         "stopped": stop_words(last.stop_reason) if last and last.stop_reason else None,
         "waiting": list(last.next) if last else [],
+        "requirements": requirements([event for step in steps for event in step.events]),
         **totals(rows),
     }
 

@@ -20,6 +20,7 @@ __all__ = [
     "moved",
     "percent",
     "reason_style",
+    "requirement_status",
     "said_nothing",
     "score_of",
     "seconds",
@@ -34,7 +35,7 @@ __all__ = [
 STOP_WORDS: Mapping[str | None, str] = {
     "accepted": "accepted",
     "max_rounds": "no rounds are left",
-    "undecided": "the calibrated judge may not say, and nobody else decided",
+    "undecided": "nobody who may decide did",
     "no_progress": "the last revisions brought nothing better",
     "token_budget": "the token budget is spent",
     "cost_budget": "the cost budget is spent, or a price is not known",
@@ -51,6 +52,11 @@ STOP_WORDS: Mapping[str | None, str] = {
 def stop_words(reason: str | None) -> str:
     """Return a stop reason in words; a reason that is none of ours is returned as it is."""
     return STOP_WORDS.get(reason, str(reason))
+
+
+def requirement_status(requirement: Mapping[str, Any]) -> str:
+    """Return what has come of a requirement, and which programs tell it."""
+    return " · ".join([requirement["status"], *requirement["verifiers"]])
 
 
 def left_out(event: Mapping[str, Any]) -> str:

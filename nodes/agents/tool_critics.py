@@ -87,6 +87,11 @@ class ToolCritic(DualCritic):
             name=name,
         )
 
+    @property
+    def tells_of_requirements(self) -> bool:
+        """As of a `ModelJudge`."""
+        return self._judge.tells_of_requirements
+
     def logic(
         self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
     ) -> Generator[Do, Any, Critique]:

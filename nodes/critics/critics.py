@@ -145,6 +145,8 @@ class NamedCritic:
     critiques."""
     checks: tuple[NamedCritic, ...] = ()
     """Of a person: the verifiers, which check what the person writes."""
+    requirements: tuple[str, ...] = ()
+    """It is asked about these alone, and not about the task."""
 
     @cached_property
     def verifier(self) -> bool:
@@ -162,7 +164,7 @@ class NamedCritic:
     @cached_property
     def yields(self) -> bool:
         """True where it is asked only if no verifier and no calibrated judge decided."""
-        return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF}
+        return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF} and not self.requirements
 
     @cached_property
     def uncalibrated(self) -> bool:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ...state.choices import SAMPLE, Arm
 from ...state.summary import current_run
 from ..critics.critics import VerifierCritic
+from ..critics.requirements import own_checks
 from ..runtime.dual import at_once, beside
 from ..verify.text_verifiers import addition, advice, wish
 from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
 from ..writing.gate import no_draft, opened
 from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
 from ..writing.replies import read_text
+from ..writing.standing import WISHES, known_verifier
 from .edits import edited, extended
 
 if TYPE_CHECKING:
@@ -95,24 +97,25 @@ class Ladder(AdaptiveWriter):
         self.templates = [template for writer in writers.values() for template in writer.templates]
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
-        task, base = input["task"], attempt_at_hand(input["events"], self.keep)
+        base = attempt_at_hand(input["events"], self.keep)
         if base is not None and _rejected_by_program(base):
-            text = yield beside(self._edited, task, base.text, input)
+            text = yield beside(self._edited, input, base.text)
             # What was no draft then, for whatever reason, is none now.
             if text and all(event.get("text") != text for event in current_run(input["events"])):
                 return Drafts([text], fresh=False, arm=EDIT)
         drafts = yield from super().logic(input, config)
         written = [read_text(reply) for reply in drafts.replies]
-        texts = yield at_once([beside(self._edited, task, text, input) for text in written])
+        texts = yield at_once([beside(self._edited, input, text) for text in written])
         replies = [
             reply.model_copy(update={"content": text}) if text else reply
             for reply, text in zip(drafts.replies, texts, strict=True)
         ]
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
 
-    def _edited(self, task: str, text: str, state: Mapping[str, Any]) -> str:
+    def _edited(self, state: Mapping[str, Any], text: str) -> str:
         text = opened(text).text
-        return "" if no_draft(text) else accepted_edit(self.checks, task, text, state)
+        own = {one.name: VerifierCritic(known_verifier(one.name), one.name) for one in own_checks(state["events"])}
+        return "" if no_draft(text) else accepted_edit({**self.checks, **own}, state["task"], text, state)
 
 
 def accepted_edit(
@@ -172,9 +175,15 @@ class AdvisedModel(PromptedModel):
         texts = [self.advice(one, attempt.text) for one in objections(attempt)] if attempt else []
         return self.templates, "\n".join(f"- {text}" for text in texts if text)
 
+    def check(self, objection: Event) -> VerifierCritic | None:
+        """Return the verifier that objects to a draft, one of a requirement included; `None` for anybody else."""
+        if objection.get("verifier") and objection.get("requirements"):
+            return VerifierCritic(known_verifier(objection["by"]), objection["by"])
+        return self.checks.get(objection["by"])
+
     def advice(self, objection: Event, draft: str) -> str:
         """Return what to do about one objection to a draft."""
-        check = self.checks.get(objection["by"])
+        check = self.check(objection)
         return (check and advice(check.verifier, draft)) or objection["text"]
 
 
@@ -210,7 +219,10 @@ class MendingModel(AdvisedModel):
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
         """Return the templates and the one thing to do, or all that is said where others than verifiers object."""
         against = objections(attempt) if attempt else []
-        checks = [self.checks.get(one["by"]) for one in against]
+        # A wish with verifiers of its own is mended as these advise.
+        covered = {text for one in against for text in one.get("requirements", ()) if one.get("verifier")}
+        against = [one for one in against if one["text"] not in covered]
+        checks = [self.check(one) for one in against]
         if attempt is None or not all(checks):
             return PromptedModel.question(self, attempt)
         lacking = (addition(check.verifier, attempt.text) for check in checks if check)
@@ -223,7 +235,6 @@ class MendingModel(AdvisedModel):
 
 MOST_SECONDS = 2
 """For the edits of one text: a verifier may be slow."""
-WISHES = "\n\nThe text must meet all of these:"
 MEND_PROMPT = """\
 Text:
 {draft}

@@ -21,6 +21,7 @@ from ..runtime.dual import Do, DualRunnable
 from .conversation import in_context
 from .exported_prompts import exported_prompt
 from .prompt_injection import Lines, fence, fenced_messages, opens_part
+from .standing import standing
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -307,8 +308,10 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         attempt, run, number = attempt_at_hand(events, self.keep), current_run(events), rounds(events)
         templates, feedback = self.question(attempt)
         template = templates[min(number, len(templates) - 1)]
-        values = prompt_values(in_context(state["task"], events) + self.told, events, attempt, memory=self.memory)
-        values["feedback"] = feedback
+        told = standing(events, self.told)
+        values = prompt_values(in_context(state["task"], events) + told, events, attempt, memory=self.memory)
+        # A prompt that does not show the task says what is required with what there is to do.
+        values["feedback"] = feedback if "task" in template.input_variables else feedback + standing(events)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
         values["context"] += thoughts(run)
         return prompt_messages(template, values, model=self.model, state=state)

@@ -14,6 +14,7 @@ from ...state.open_state import own_values
 from ..runtime.dual import Do, DualRunnable, calling
 from .adaptive import AdaptiveWriter
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, is_prompt, prompt_values
+from .standing import standing
 
 if TYPE_CHECKING:
     from ...state.events import Event
@@ -52,12 +53,13 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the Runnable."""
         events = state.get("events", [])
-        task = state["task"] + self.told
+        told = standing(events, self.told)
+        task = state["task"] + told
         values = prompt_values(task, events, attempt_at_hand(events, self.keep), memory=self.memory)
         conversation = conversation_of(events) or kept_conversation(state)
         messages: list[Any] = [*conversation] if conversation else [("user", task)]
-        if conversation and self.told:
-            messages.append(("user", self.told.strip()))
+        if conversation and told:
+            messages.append(("user", told.strip()))
         if self.given == "values":
             return {**own_values(state), **values, "messages": messages}
         if self.given == "state":
@@ -199,6 +201,8 @@ class Refiners(DualRunnable["Mapping[str, Any]", str]):
     def _by_critic(self, events: list[Event]) -> str:
         attempt = attempt_at_hand(events, self._keep)
         objecting = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
+        # What a person asks for goes before what others found.
+        objecting = [one for one in objecting if one["kind"] == "human"] or objecting
         named = {name for one in objecting for name in (one.get("critic"), one["by"])}
         return next((name for name in self.writers if name in named), next(iter(self.writers)))
 

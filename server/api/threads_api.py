@@ -256,7 +256,9 @@ class Fork(RequestBody):
     at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
     """A round, 0 is the first draft; or the id of a checkpoint."""
     feedback: str | None = None
-    """Replaces what was said about the draft there, and with it its acceptance."""
+    """What to change in the draft there; all later ones must meet it."""
+    verifiers: list[Annotated[str, Field(max_length=10_000)]] = Field(default_factory=list, max_length=20)
+    """Names of programs that tell if a draft does."""
     draft: str | None = None
     """Replaces the draft there; it is judged anew."""
     limits: dict[str, Any] | None = None
@@ -292,7 +294,7 @@ async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: F
     assistant = body.assistant_id or parent.assistant
     # The insert decides whose the id is, before anything is written under it.
     record = await engine.owned.create(caller, name, metadata=body.metadata, assistant=assistant)
-    changes = body.model_dump(include={"feedback", "draft", "limits"})
+    changes = body.model_dump(include={"feedback", "verifiers", "draft", "limits"})
     try:
         await Thread(graph, thread_id).afork(at=place, thread_id=record.thread_id, metadata=metadata, **changes)
     except BaseException as error:

@@ -20,7 +20,7 @@ from ...state import Attempt, RunRow, Thread, UnknownThreadError, best_draft
 from ...state.dual import adrive
 from ...state.stopping import REFUSED_OUTSIDE
 from ...state.storage.index import BadRunError
-from ...state.summary import attempts, run_options
+from ...state.summary import attempts, requirements, run_options
 from ...state.threads.history import family, grow_tree
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response, plain
@@ -248,6 +248,7 @@ def _thread_facts(thread_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
         "answer": str(values.get("answer") or ""),
         "stop_reason": values.get("stop_reason"),
         "told": run_facts(values, events),
+        "requirements": requirements(events),
         "drafts": [_draft(draft, best) for draft in attempts(events)],
         "compared": best.round if best else None,
     }

@@ -203,7 +203,7 @@ POSTGRES_CHECKPOINTS = (
 POSTGRES_VALUES = (
     "SELECT channel, version, type, blob FROM checkpoint_blobs "  # noqa: S608
     f"WHERE {OF_THREAD} AND channel IN ("
-    f"'{INPUT_CHANNEL}', 'accepted_by', 'answer', 'events', 'limits', 'task', 'usage')"
+    f"'{INPUT_CHANNEL}', 'accepted_by', 'answer', 'events', 'limits', 'requirements', 'task', 'usage')"
 )
 POSTGRES_WRITES = f"SELECT checkpoint_id, task_id, channel, type, blob FROM checkpoint_writes WHERE {WRITES_OF}"  # noqa: S608
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..events import AGENT_RECORD, AGENT_VALUES, CHANGE_KINDS, broken_links, record
+from ..events import AGENT_RECORD, AGENT_VALUES, CHANGE_KINDS, broken_links, record, requirement
 from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run, rounds, run_options
@@ -65,18 +65,28 @@ class Edits(NamedTuple):
     """The changes that a fork makes."""
 
     feedback: str | None = None
-    """Replaces the critiques of the draft there, and with them its acceptance."""
+    """Stands in for opinions of the draft there, beside what programs found, and is required of those after it."""
     draft: str | None = None
     """Replaces that draft; it is judged anew."""
     limits: Mapping[str, Any] | None = None
     """Changed limits; those not named stay."""
     opening: Mapping[str, Any] | None = None
     """The event that stands behind what is the parent's."""
+    verifiers: Sequence[str] = ()
+    """The names of programs that tell if a draft meets the feedback."""
 
     @property
     def texts(self) -> bool:
         """True if a text is changed, and not the limits alone."""
         return self.feedback is not None or self.draft is not None
+
+    def asked(self, number: int) -> list[Mapping[str, Any]]:
+        """Return the events of the feedback: what is required from then on, and that this draft does not meet it."""
+        if self.feedback is None:
+            return []
+        checks = {"verifiers": [*self.verifiers]} if self.verifiers else {}
+        verdict = {"round": number, "by": "human", "text": self.feedback, "accepted": False, "score": None}
+        return [requirement(self.feedback, number, "human", **checks), {"kind": "human", **verdict}]
 
     def refuse_blank(self) -> None:
         """Raise ValueError for a text of nothing but blanks."""
@@ -106,6 +116,8 @@ class GraphKind:
     """Its options that a record must hold."""
     own: Sequence[str] = ()
     """Keys of the state that its user added."""
+    known_verifier: Callable[[str], Any] | None = None
+    """Takes the name of a verifier; raises ValueError where there is none, or it is not for a record."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
@@ -195,11 +207,19 @@ class GraphKind:
         """
         raise NotImplementedError
 
-    def meant_by(self, snapshot: StateSnapshot, values: Any) -> ForkPoint | None:
-        """Return the update that stands for one with `feedback` or a `draft`; `None` for any other.
+    def withdrawal(self, snapshot: StateSnapshot, text: str) -> ForkPoint:
+        """Return the update that withdraws a standing requirement; `check` decides anew then.
 
-        At their checkpoint they do what they do to a fork, within the thread; so do `limits` alone where the thread has
-        ended.
+        Raises:
+            ValueError: There is no such requirement, or it stands no longer.
+        """
+        raise NotImplementedError
+
+    def meant_by(self, snapshot: StateSnapshot, values: Any) -> ForkPoint | None:
+        """Return the update that stands for one with `feedback`, a `draft` or `withdraw`; `None` for any other.
+
+        At their checkpoint the first two do what they do to a fork, within the thread; so do `limits` alone where the
+        thread has ended. `withdraw` is the text of a requirement.
 
         Args:
             snapshot: Where it is written.
@@ -212,13 +232,16 @@ class GraphKind:
             {name: value for name, value in values.items() if value is not None} if isinstance(values, dict) else {}
         )
         at_end = update.keys() == {"limits"} and not snapshot.next and bool(self.read(snapshot.values))
-        if not self.forkable or "task" in update or not (update.keys() & {"feedback", "draft"} or at_end):
+        if not self.forkable or "task" in update or not (update.keys() & {"feedback", "draft", "withdraw"} or at_end):
             return None
-        if others := sorted(update.keys() - {"feedback", "draft", "limits"}):
-            raise ValueError(f"feedback, draft and limits are written by themselves, and not with {others[0]!r:.80}")
-        for name in ("feedback", "draft"):
+        own = {"withdraw"} if "withdraw" in update else {"feedback", "verifiers", "draft", "limits"}
+        if others := sorted(update.keys() - own):
+            raise ValueError(f"{', '.join(sorted(own))} are written by themselves, and not with {others[0]!r:.80}")
+        for name in ("feedback", "draft", "withdraw"):
             if not isinstance(update.get(name, ""), str):
                 raise ValueError(f"{name} must be a text, not {update[name]!r:.80}")  # noqa: TRY004  (as a blank one)
+        if "withdraw" in update:
+            return self.withdrawal(snapshot, update["withdraw"])
         point = self.fork_point(snapshot, snapshot.config["configurable"].get("checkpoint_id", ""), **update)
         # Only what changes: a channel with a reducer of its own would take the rest in twice.
         changed = {name: value for name, value in point.values.items() if snapshot.values.get(name, point) != value}

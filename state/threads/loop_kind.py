@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..checked_channels import Waiting
 from ..conversation import answer_id, conversation_of
-from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record
+from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record, requirement
 from ..first_nodes import PREPARE
 from ..langgraph_internals import INPUT_CHANNEL
 from ..limits import merged_limits
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
-from ..summary import attempts, current_run
+from ..summary import attempts, current_run, requirements, summary_of
 from .kind import Edits, ForkPoint, GraphKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langgraph.types import StateSnapshot
 
@@ -33,6 +33,7 @@ class LoopKind(GraphKind):
         fingerprint: Of the graph.
         options: Of the graph, as its `task` events have them.
         own: Keys of the state that its user added.
+        known_verifier: As of `GraphKind`; default: a requirement has no verifiers.
     """
 
     first_node = PREPARE
@@ -47,10 +48,12 @@ class LoopKind(GraphKind):
         fingerprint: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         own: Sequence[str] = (),
+        known_verifier: Callable[[str], Any] | None = None,
     ) -> None:
         self.own = own
         self.fingerprint = fingerprint or {}
         self.options = options or {}
+        self.known_verifier = known_verifier
         self.before_check = "human" if people else "feedback"
         """The node that `check` follows."""
 
@@ -105,9 +108,31 @@ class LoopKind(GraphKind):
         Where a revision is due at a checkpoint and the new limits leave no room for it, the fork stands before `check`,
         which says so.
         """
+        changed = Edits(**edits)
+        if not isinstance(changed.verifiers, list | tuple) or not all(
+            isinstance(one, str) for one in changed.verifiers
+        ):
+            raise ValueError(f"verifiers are names, as ['uses_words:winter'], not {changed.verifiers!r:.200}")
+        if changed.verifiers and (changed.feedback is None or self.known_verifier is None):
+            raise ValueError("verifiers tell if a draft meets the feedback of a fork, and there is none")
+        for name in changed.verifiers:
+            self.known_verifier(name)  # type: ignore[misc]
         if isinstance(at, str):
-            return self._fork_at_checkpoint(snapshot.values, snapshot.next, Edits(**edits))
-        return _fork_at_round(self.values_of_last_run(snapshot), at, Edits(**edits))
+            return self._fork_at_checkpoint(snapshot.values, snapshot.next, changed)
+        return _fork_at_round(self.values_of_last_run(snapshot), at, changed)
+
+    def withdrawal(self, snapshot: StateSnapshot, text: str) -> ForkPoint:
+        values = snapshot.values
+        events: list[Event] = list(values.get("events") or [])
+        summary = summary_of(events)
+        if text not in summary.standing:
+            standing = ", ".join(map(repr, summary.standing)) or "none"
+            raise ValueError(f"{text!r:.200} is no requirement that stands; there is {standing}")
+        number = summary.attempts[-1].round if summary.attempts else 0
+        news = record(values, requirement(text, number, "human", withdrawn=True))
+        if snapshot.next:
+            return ForkPoint(news, self._fork_at_checkpoint(values, snapshot.next, Edits()).as_node)
+        return ForkPoint({"stop_reason": None, "answer": "", **news}, self.before_check)
 
     def cut_off(self, values: Mapping[str, Any]) -> str | None:
         """Return the node that wrote last in a run that has no next one and no end.
@@ -194,17 +219,16 @@ def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> Fork
         edited = {key: value for key, value in original.items() if key not in {"prev", "usage"}}
         after.append({**edited, "by": "human", "text": edits.draft})
     critiques = _kept_critiques(events[index + 1 :], number, edits)
+    as_node = "generate" if original["kind"] == "draft" else "refine"
     if edits.draft is None and critiques == events[index + 1 : index + 1 + len(critiques)]:
         before += critiques
     else:  # the links are made anew
         after += [{key: value for key, value in event.items() if key != "prev"} for event in critiques]
-    if edits.feedback is not None:
-        verdict = {"accepted": False, "score": None}
-        after.append({"kind": "human", "round": number, "by": "human", "text": edits.feedback, **verdict})
+    after += edits.asked(number)
     branch = _appended(before, after)
     last = _last_step(branch)
-    as_node = "generate" if original["kind"] == "draft" else "refine"
-    if last["kind"] in CRITIQUE_KINDS and last["round"] == number:
+    # The programs of a requirement have not looked at the draft yet.
+    if last["kind"] in CRITIQUE_KINDS and last["round"] == number and not edits.verifiers:
         as_node = "feedback"
     return ForkPoint(_fresh(values, branch, edits.limits), as_node)
 
@@ -234,19 +258,24 @@ def _kept_critiques(following: Sequence[Event], number: int, edits: Edits) -> li
     """Return the critiques that a fork keeps, of those that stand behind its draft.
 
     They are the draft's own, and those of the drafts before it that were written side by side with it, so that nobody
-    is paid for judging them again; a change is not made void by another draft that was accepted. They end where
-    something else than a draft follows, or a change of who goes on.
+    is paid for judging them again; a change is not made void by another draft that was accepted. Feedback stands in for
+    opinions, and not for what programs found. They end where something else than a draft follows, or a change of who
+    goes on. What is required by then, or was withdrawn, stays so.
     """
     passed = (*CRITIQUE_KINDS, *DRAFT_KINDS, *CHANGE_KINDS)
+    near = len([*takewhile(lambda event: event["kind"] in passed, following)])
     return [
         event
-        for event in takewhile(lambda event: event["kind"] in passed, following)
-        if event["kind"] in CRITIQUE_KINDS
-        and (
-            (event["round"] == number and not edits.texts)
-            or (event["round"] < number and not (edits.texts and event.get("accepted")))
-        )
+        for place, event in enumerate(following)
+        if (event["kind"] == "requirement" and event["round"] <= number)
+        or (event["kind"] in CRITIQUE_KINDS and place < near and _stays(event, number, edits))
     ]
+
+
+def _stays(critique: Event, number: int, edits: Edits) -> bool:
+    if critique["round"] == number:
+        return not edits.texts or (edits.draft is None and bool(critique.get("verifier")))
+    return critique["round"] < number and not (edits.texts and critique.get("accepted"))
 
 
 def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -260,6 +289,7 @@ def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, 
         "events": events,
         "head": digest(events[-1]),
         "limits": merged_limits(values.get("limits"), limits),
+        "requirements": requirements(events),
         "stop_reason": None,
         "answer": "",
     }

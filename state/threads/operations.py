@@ -61,6 +61,7 @@ __all__ = [
     "run",
     "stop",
     "tree",
+    "withdraw",
 ]
 
 T = TypeVar("T")
@@ -327,6 +328,14 @@ def fork(
     config = {**_config(branch), "metadata": {key: value for key, value in origin.items() if value is not None}}
     yield do(thread.graph, "update_state", config, point.values, as_node=point.as_node)
     return branch
+
+
+def withdraw(thread: Thread, text: str) -> Logic[None]:
+    """Write that a requirement stands no longer; `check` decides anew then."""
+    thread.kind.check("withdraw()", thread_id=thread.thread_id, graph_name=thread.graph.get_name())
+    _, snapshot = yield from _newest(thread)
+    point = thread.kind.withdrawal(snapshot, text)
+    yield do(thread.graph, "update_state", _config(thread.thread_id), point.values, as_node=point.as_node)
 
 
 def rerun(thread: Thread, thread_id: str | None) -> Logic[tuple[str, dict[str, Any]]]:

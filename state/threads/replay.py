@@ -66,9 +66,10 @@ def replay_record(values: Mapping[str, Any], *, reopened: bool = False, **own: A
     # Between two checks the record is ahead of the result; what was last read off it is compared at the next one.
     if run[-1]["kind"] == "verdict":
         cleared = ("answer", "stop_reason") if reopened and values.get("stop_reason") is None else ()
-        for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle"):
-            if values.get(key) or key not in cleared:
-                differences += _difference(key, values.get(key), output[key])
+        listed = {"requirements": [], **values}  # which earlier releases had none of
+        for key in ("answer", "stop_reason", "rounds", "score", "accepted_by", "oracle", "requirements"):
+            if listed.get(key) or key not in cleared:
+                differences += _difference(key, listed.get(key), output[key])
         recorded = {**ADDED_LATER, **(values.get("usage") or {})}
         for key, value in output["usage"].items():
             differences += _difference(f"usage.{key}", recorded.get(key), value)
@@ -94,6 +95,7 @@ def _output(events: list[Event], summary: RunSummary) -> RefineOutput:
         "score": best.score if best else None,
         "accepted_by": accepted_by(best),
         "oracle": summary.oracle,
+        "requirements": summary.requirements,
         "usage": summary.usage.copy(),
         "error": error_of(events, reason),
         "events": events,

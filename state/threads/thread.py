@@ -12,7 +12,7 @@ from .lease import BusyThreadError, LeaseHolder, leased
 from .operations import UnknownThreadError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
@@ -35,7 +35,7 @@ class Thread:
     `history`, `tree` and `resume` work on any graph; `fork`, `replay`, `rerun`, `diff` and other limits need one of
     ours. A pipeline's thread is forked with `build_reasoning_graph`, on the same checkpointer. Each method that touches
     the store has an async twin: `aresume`, `aready`, `aanswer`, `aquestion`, `astop`, `ahistory`, `areplay`, `adiff`,
-    `atree`, `afork`, `arerun`, `astoppable`.
+    `atree`, `afork`, `awithdraw`, `arerun`, `astoppable`.
 
     Args:
         graph: A compiled graph. Forking to another model means a Thread on a graph built with that model.
@@ -194,6 +194,7 @@ class Thread:
         *,
         at: int | str,
         feedback: str | None = None,
+        verifiers: Sequence[str] = (),
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
@@ -203,7 +204,11 @@ class Thread:
 
         Args:
             at: A round (0 is the first draft) or a checkpoint id.
-            feedback: Replaces the critiques of that draft, and with them its acceptance.
+            feedback: What to change. It stands in for the opinions of that draft, beside what programs found, and is a
+                requirement of all drafts from then on: writers and judges are told it with the task, and none is
+                accepted until somebody who can tell says that it is met. The answer is that draft or a later one.
+            verifiers: The names of programs that tell it, as `["uses_words:winter"]`; see `redraft.nodes.verifier`.
+                Without any, a model that judges is asked about it, or a person tells.
             draft: Replaces that draft; it is judged anew.
             limits: Changed limits; those not named stay.
             thread_id: Of the new thread; default: this one's with a random ending.
@@ -211,10 +216,11 @@ class Thread:
 
         Raises:
             UnknownThreadError: There is no such thread or checkpoint.
-            ValueError: There is no such draft, a text is blank, a limit makes no sense, `thread_id` is taken, `at` is
-                neither a round nor an id, the graph is not ours, or the record was edited after it was written.
+            ValueError: There is no such draft or verifier, a text is blank, a limit makes no sense, `thread_id` is
+                taken, `at` is neither a round nor an id, a verifier opens a file or stands without feedback, the graph
+                is not ours, or the record was edited after it was written.
         """
-        changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits}
+        changes: dict[str, Any] = {"feedback": feedback, "verifiers": verifiers, "draft": draft, "limits": limits}
         return Thread(self.graph, drive(operations.fork(self, at, thread_id, metadata, **changes)))
 
     async def afork(
@@ -222,14 +228,34 @@ class Thread:
         *,
         at: int | str,
         feedback: str | None = None,
+        verifiers: Sequence[str] = (),
         draft: str | None = None,
         limits: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Thread:
         """Async twin of `fork`."""
-        changes: dict[str, Any] = {"feedback": feedback, "draft": draft, "limits": limits}
+        changes: dict[str, Any] = {"feedback": feedback, "verifiers": verifiers, "draft": draft, "limits": limits}
         return Thread(self.graph, await adrive(operations.fork(self, at, thread_id, metadata, **changes)))
+
+    def withdraw(self, requirement: str) -> None:
+        """Withdraw what was asked for by feedback. Only writes: `resume` then decides anew.
+
+        Args:
+            requirement: Its text, as the output lists it in `requirements`.
+
+        Raises:
+            UnknownThreadError: There is no such thread.
+            ValueError: No such requirement stands, or the graph is not ours.
+            BusyThreadError: As in `resume`.
+        """
+        with self.stoppable():
+            drive(operations.withdraw(self, requirement))
+
+    async def awithdraw(self, requirement: str) -> None:
+        """Async twin of `withdraw`."""
+        async with self.astoppable():
+            await adrive(operations.withdraw(self, requirement))
 
     def rerun(self, *, thread_id: str | None = None) -> Thread:
         """Run the same task with the same limits once more, in a thread of its own, and return that. Spends tokens.

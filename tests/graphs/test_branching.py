@@ -136,7 +136,7 @@ def test_each_path_is_a_thread_with_its_parent_and_checkpoints(run: Any, kept: A
     assert (winner["parent"], ore["parent"]) == (ore["thread_id"], "s/b0.2")
     assert winner["variation"] == "right"
 
-    loop = build_refine_graph(ScriptedModel(["a new stone"]), critics=[verifier_critic(assay)], checkpointer=kept)
+    loop = build_refine_graph(ScriptedModel(["gem"]), critics=[verifier_critic(assay)], checkpointer=kept)
     for path in output["branches"]:
         thread = Thread(loop, path["thread_id"])
         assert thread.replay().matches, thread.replay().differences
@@ -144,8 +144,8 @@ def test_each_path_is_a_thread_with_its_parent_and_checkpoints(run: Any, kept: A
         assert len(thread.history()) >= 3
         assert kept.runs.get(path["thread_id"]).stop_reason == path["stop_reason"]
     fork = Thread(loop, "s/b0.1").fork(at=0, feedback="Another.", limits={"max_rounds": 1}, thread_id="other")
-    assert fork.resume()["answer"] == "a new stone"
-    assert [event["text"] for event in fork.replay().output["events"] if event["kind"] == "revision"] == ["a new stone"]
+    assert fork.resume()["answer"] == "gem"
+    assert [event["text"] for event in fork.replay().output["events"] if event["kind"] == "revision"] == ["gem"]
     assert kept.runs.get("other").parent_thread_id == "s/b0.1"
     assert Thread(loop, ore["thread_id"]).resume({"max_rounds": 1}, allow_changes=True)["answer"] == "ore"
 

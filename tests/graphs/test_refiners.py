@@ -120,7 +120,9 @@ def test_a_fork_asks_the_refiner_that_its_feedback_calls_for_and_a_replay_asks_n
         forked = thread.fork(at=0, feedback="Say it louder.")
         assert [event["refiner"] for event in revisions(forked.resume())] == ["any"]
         assert forked.replay().matches
-        assert model.calls[2][0].text == "Add to A boat.: Say it louder."
+        said = "These words are missing: river, lamp.\n\nSay it louder."
+        listed = "The text must meet all of these:\n- Say it louder."
+        assert model.calls[2][0].text == f"Add to A boat.: {said}\n\n{listed}"
 
 
 def test_presets_take_several_refiners_too() -> None:

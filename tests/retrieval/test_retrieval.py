@@ -430,6 +430,29 @@ def test_the_result_is_a_fold_over_the_record(run: Any, garden: Any) -> None:
         retrieval_result({"events": []})
 
 
+def test_of_a_question_in_parts_the_open_one_is_named(run: Any) -> None:
+    """Each part has a confidence; a part that nothing answers keeps the rest from being accepted, and is named at the
+    end of the passages and of the answer by them."""
+    chess = "who won the chess olympiad of 1998"
+    search = build_retrieval_graph(GARDEN, confidence_threshold=0.3)
+    whole = run(search, {"task": "How do I store potatoes and how do I prune apple trees?"})
+    assert (whole["stop_reason"], retrieval_result(whole).open_parts) == ("accepted", [])
+    output = run(search, {"task": f"How do I store potatoes and {chess}?"})
+    result = retrieval_result(output)
+    assert output["stop_reason"] != "accepted"
+    assert result.open_parts == [chess]
+    assert result.confidence <= result.parts[chess] < 0.3 < result.parts["How do I store potatoes"]
+    said = f"Nothing was found that answers this part: {chess}."
+    assert output["answer"].endswith(f"\n\n{said}")
+
+    model = ScriptedModel(["Dry them for an hour, then keep them in the dark [1]."] * 4)
+    graph = build_retrieval_graph(GARDEN, confidence_threshold=0.3, model=model, answer=True)
+    answered = run(graph, {"task": f"How do I store potatoes and {chess}?"})
+    assert answered["answer"].endswith(f"[1].\n\n{said}")
+    assert said in model.calls[0][-1].text
+    assert not any("Nothing was found" in one["text"] for one in answered["events"] if one["kind"] == "critique")
+
+
 def test_progress_streams_as_queries_are_run(garden: Any) -> None:
     """Who watches sees each query with what it found."""
     graph = build_retrieval_graph(garden, confidence_threshold=0.4)

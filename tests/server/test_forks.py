@@ -61,6 +61,21 @@ def test_a_state_update_with_feedback_or_a_draft_does_what_it_says(client: Any, 
 
 
 @pytest.mark.parametrize("checkpointer_url", ["sqlite"], indirect=True)
+def test_a_wish_has_a_verifier_over_http_and_is_withdrawn(client: Any) -> None:
+    """A fork names the program that tells if its feedback is met, and none that opens a file; the state lists it."""
+    wish = {"at": 0, "feedback": "Name the month."}
+    with pytest.raises(UnprocessableEntityError, match="opens a file"):
+        client.http.post("/threads/story/fork", json={**wish, "verifiers": ["json_schema:/etc/hosts"]})
+    fork = client.http.post("/threads/story/fork", json={**wish, "verifiers": ["uses_words:second"]})["thread_id"]
+    ended = client.runs.wait(fork, "refine")
+    (required,) = client.threads.get_state(fork)["values"]["requirements"]
+    assert (ended["stop_reason"], required["status"], required["text"]) == ("accepted", "satisfied", wish["feedback"])
+    client.threads.update_state(fork, {"withdraw": wish["feedback"]})
+    assert client.runs.wait(fork, "refine")["stop_reason"] == "accepted"
+    assert client.threads.get_state(fork)["values"]["requirements"][0]["status"] == "withdrawn"
+
+
+@pytest.mark.parametrize("checkpointer_url", ["sqlite"], indirect=True)
 def test_a_state_update_that_makes_no_sense_is_refused_with_what_would(client: Any) -> None:
     """An unknown key is told with those that there are, and feedback that could not be used with the reason; at the end
     other limits open the run again."""
@@ -103,7 +118,7 @@ def test_a_fork_goes_on_under_another_assistant(client: Any) -> None:
     ended = client.runs.wait(zebra["thread_id"], "refine")
     assert (ended["stop_reason"], ended["score"], ended["accepted_by"]) == ("max_rounds", 0.0, None)
     for asked, told in (
-        ({"feedbak": "x"}, "no 'feedbak' in a fork; there are at, feedback, draft, limits, assistant_id"),
+        ({"feedbak": "x"}, "no 'feedbak' in a fork; there are at, feedback, verifiers, draft, limits, assistant_id"),
         ({"model": "openai:gpt-5"}, "name it as assistant_id"),
         ({"assistant_id": "refine", "model": "openai:gpt-5"}, "not among those that the server allows"),
         ({"assistant_id": "refine", "options": {"verifiers": ["json_schema:/etc/passwd"]}}, "not for callers"),

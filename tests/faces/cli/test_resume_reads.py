@@ -20,7 +20,8 @@ def test_resume_builds_one_graph_and_reads_the_newest_checkpoint_once(
     model = scripted("A lamp.", "A lamp by the river.", "Snow on the river, a lamp.")
     made = ("--model", model, "--verify", "uses_words:river,lamp", "--thread", "one")
     assert shell("run", "Write one sentence.", *made).code == 0
-    assert shell("fork", "one", "--at", "0", "--feedback", "Make it about winter.", "--as", "two").code == 0
+    wish = ("--feedback", "Make it about winter.", "--verify", "uses_words:river")
+    assert shell("fork", "one", "--at", "0", *wish, "--as", "two").code == 0
     seen: list[str] = []
 
     def counted(owner: Any, name: str) -> None:

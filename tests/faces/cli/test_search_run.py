@@ -31,7 +31,7 @@ def test_a_search_runs_and_its_paths_are_threads(shell: Any, serve: Any) -> None
     more = shell("resume", left, "--max-rounds", "1", "--json")
     assert (more.json["thread_id"], more.json["answer"], more.json["rounds"]) == (left, "A river lamp.", 1)
     branch = shell("fork", left, "--at", "0", "--feedback", "A word is missing: winter.", "--max-rounds", "1", "--run")
-    assert branch.code == 0, branch.err
+    assert branch.code == 3, branch.err  # undecided: nothing here tells if winter is in it
     assert len(server.requests) == 8
 
 

@@ -47,8 +47,10 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     assert (shown["round"], shown["text"]) == (0, "A lamp.")
     assert "A lamp by the river." in shell("show", "first", *at).out
 
-    forked = shell("fork", "first", "--at", "0", "--feedback", "Make it about winter.", "--as", "winter", *at)
+    wish = ("--feedback", "Make it about winter.", "--verify", "uses_words:snow")
+    forked = shell("fork", "first", "--at", "0", *wish, "--as", "winter", *at)
     assert forked.code == 0
+    assert "required, open · uses_words:snow: Make it about winter." in shell("show", "winter", *at).out
     assert "redraft resume winter" in forked.out
     by_id = shell("fork", "first", "--at", steps[3]["checkpoint_id"], "--json", *at).json
     assert by_id["parent"] == "first"
@@ -57,7 +59,11 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     assert resumed.code == 0, resumed.err
     record = shell("show", "winter", "--json", *at).json
     assert record["drafts"][0]["text"] == "A lamp."
-    assert record["drafts"][0]["critiques"][0]["text"] == "Make it about winter."
+    said = [critique["text"] for critique in record["drafts"][0]["critiques"]]
+    assert said == ["These words are missing: river.", "Make it about winter.", "These words are missing: snow."]
+    for command in ("show", "history"):
+        assert "required, satisfied · uses_words:snow: Make it about winter." in shell(command, "winter", *at).out
+        assert shell(command, "winter", "--json", *at).json["requirements"][0]["status"] == "satisfied"
 
     tree = shell("tree", "winter", "--json", *at).json
     assert tree["thread_id"] == "first"
@@ -82,6 +88,20 @@ def test_what_the_gate_took_off_and_what_is_no_draft_is_shown(shell: Any, script
     assert [draft["stripped"] for draft in record["drafts"]] == [{"before": "Sure! Here's the sentence:"}]
     assert [event["rejected"] for event in record["rejected"]] == ["refused"]
     assert (record["answer"], shell("replay", "gated", "--json").json["matches"]) == ("A lamp by the river.", True)
+
+
+def test_a_wish_that_nobody_can_tell_is_withdrawn_at_the_shell(shell: Any, scripted: Any) -> None:
+    """The run ends undecided and says why; `withdraw` takes it back, and `resume` accepts at no cost."""
+    first_run(shell, scripted)
+    ended = shell("fork", "first", "--at", "0", "--feedback", "Warmer.", "--as", "warm", "--run")
+    assert ended.code == 3
+    assert "nobody here can tell whether the draft meets what is asked for: “Warmer.”" in " ".join(ended.out.split())
+    assert "is no requirement that stands" in shell("withdraw", "warm", "Colder.").err
+    assert shell("withdraw", "warm", "Warmer.").code == 0
+    resumed = shell("resume", "warm", "--json").json
+    assert (resumed["stop_reason"], resumed["requirements"][0]["status"]) == ("accepted", "withdrawn")
+    assert shell("replay", "warm", "--json").json["matches"]
+    assert "use_words" in shell("fork", "first", "--at", "0", "--feedback", "x", "--verify", "use_words:a").err
 
 
 def test_a_fork_can_change_model_draft_and_rounds_and_run_at_once(shell: Any, scripted: Any) -> None:

@@ -42,7 +42,10 @@ def test_a_page_is_written_from_the_shell(shell: Any, scripted: Any) -> None:
     """`redraft html ID` writes ID.html, `-o` names another file, and each view is in it."""
     model = scripted("A lamp.", "A lamp by the river.", "Ice on a river, a lamp.")
     assert shell("run", "Write one.", "--model", model, *VERIFY, "--thread", "first/b0.1").code == 0
-    assert shell("fork", "first/b0.1", "--at", "0", "--feedback", "Winter.", "--as", "winter", "--run").code == 0
+    wish = ("--feedback", "Winter.", "--verify", "uses_words:ice")
+    assert shell("fork", "first/b0.1", "--at", "0", *wish, "--as", "winter", "--run").code == 0
+    shell("html", "winter", "-o", "winter.html")
+    assert '<span class="badge good">satisfied · uses_words:ice</span>' in Path("winter.html").read_text("utf-8")
     assert shell("html", "first/b0.1").out.strip() == "wrote first-b0.1-c59c19ee.html"
     done = shell("html", "first/b0.1", "-o", "run.html", "--json")
     assert done.json == {"thread_id": "first/b0.1", "page": "run.html"}

@@ -219,8 +219,8 @@ def test_the_timeline_says_who_did_what(mill: Thread, monkeypatch: pytest.Monkey
 def test_what_a_fork_inherited_is_marked(winter: Thread) -> None:
     """A fork's timeline says which rows are its parent's."""
     rows = timeline(winter).facts["rows"]
-    assert [row["by"] for row in rows if row["inherited"]] == ["caller", "scripted"]
-    assert timeline(winter).html.count("of its parent") == 2
+    assert [row["by"] for row in rows if row["inherited"]] == ["caller", "scripted", "uses_words"]
+    assert timeline(winter).html.count("of its parent") == 3
 
 
 def test_a_difference_comes_with_its_reason(mill: Thread, winter: Thread) -> None:
@@ -259,12 +259,12 @@ def test_the_tree_has_scores_and_stop_reasons(mill: Thread, winter: Thread) -> N
     rows = [(row["guide"], row["thread_id"], row["from"], row["stop_reason"]) for row in found.facts["rows"]]
     assert rows == [
         ("", "mill", "", "accepted"),
-        ("├─ ", "winter", "round 0", "accepted"),
+        ("├─ ", "winter", "round 0", "undecided"),
         ("│  └─ ", "boat", "round 0", None),
         ("└─ ", "later", "round 1", "max_rounds"),
     ]
     assert "│  └─ boat" in str(found)
-    assert re.search(r"├─ winter \* +round 0 +accepted +1 +1\.00", str(found))
+    assert re.search(r"├─ winter \* +round 0 +undecided +1 +1\.00", str(found))
     assert "unfinished" in found.html
 
 

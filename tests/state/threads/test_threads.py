@@ -59,14 +59,15 @@ def test_a_fork_with_feedback_goes_its_own_way_and_leaves_its_parent(saver: Any,
     thread, model = finished(saver, do, "a river", "a lamp", "a river, a lamp", "winter: river, lamp")
     before = do(thread, "history")
 
-    branch = do(thread, "fork", at=0, feedback="Make it about winter.")
+    branch = do(thread, "fork", at=0, feedback="Make it about winter.", verifiers=["uses_words:winter"])
     assert len(model.calls) == 3
     output = do(branch, "resume")
 
     assert (output["answer"], output["rounds"], output["stop_reason"]) == ("winter: river, lamp", 1, "accepted")
     assert "Make it about winter." in model.calls[3][0].text
     assert [event["kind"] for event in output["events"]] == [
-        "task", "draft", "fork", "human", "verdict", "revision", "critique", "verdict",
+        "task", "draft", "critique", "fork", "requirement", "human", "critique", "verdict", "revision", "critique",
+        "critique", "verdict",
     ]  # fmt: skip
     assert do(thread, "history") == before
     tree = do(branch, "tree")
@@ -280,12 +281,12 @@ def test_trees_work_without_an_index() -> None:
 
 
 def test_feedback_in_a_fork_stands_in_for_the_critics(saver: Any, do: Any) -> None:
-    """Where the revision after it is no draft, the critics it replaced are not asked after all."""
+    """What programs found stays; where the revision after it is no draft, nobody is asked about the draft again."""
     thread, _ = finished(saver, do, "a river, a lamp", "No changes needed.", "lamp and river in winter")
     output = do(do(thread, "fork", at=0, feedback="Make it about winter."), "resume")
     assert [
         event["by"] for event in output["events"] if event["round"] == 0 and event["kind"] in ("critique", "human")
-    ] == ["human"]
+    ] == ["uses_words", "human"]
     assert output["answer"] == "lamp and river in winter"
 
 
