@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "processes": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),
+    "crash/histories": (QUICK, ()),
     "crash/workers": (QUICK, ()),
     "queues": (QUICK, ()),
     "faults": (QUICK, ()),

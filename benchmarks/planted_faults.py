@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         "verdicts: the stop phrase counts anywhere in a reply",
-        "return bool(phrase.strip()) and _bare(reply, len(wanted)) == wanted",
+        "return bool(phrase.strip()) and bare(reply, len(wanted)) == wanted",
         "return bool(phrase.strip()) and wanted in reply.casefold()",
         "nodes/writing nodes/critics test_injections.py",
     ),

@@ -43,6 +43,8 @@ class Marks:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, SLOT * SLOTS)
+        self.numbers = count(1)
+        """Slots of worker threads; 0 is the event loop's."""
 
     def set(self, slot: int, run_id: str = "") -> None:
         if slot < SLOTS:
@@ -57,9 +59,9 @@ class Marks:
 class MarkingExecutor(ThreadPoolExecutor):
     """Worker threads that mark the run whose code they execute."""
 
-    def __init__(self, marks: Marks) -> None:
-        self._own, numbers = threading.local(), count(1)
-        super().__init__(initializer=lambda: setattr(self._own, "slot", next(numbers)))
+    def __init__(self, marks: Marks, most: int | None = None) -> None:
+        self._own = threading.local()
+        super().__init__(most, initializer=lambda: setattr(self._own, "slot", next(marks.numbers)))
         self._marks = marks
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -103,8 +105,11 @@ class Pulse:
         if self.pipe is None:
             yield
             return
+        from ..nodes.runtime import killable
+
         os.write(self.pipe, f"{name}\n".encode())
         asyncio.get_running_loop().set_default_executor(MarkingExecutor(self.marks))
+        killable.POOL.threads = MarkingExecutor(self.marks, killable.THREADS)
         # Python's code and its `re` are interrupted by it, in whose context it then runs.
         signal.signal(signal.SIGALRM, lambda *_: self.marks.set(0, UNDER_WAY.get() or NO_RUN))
         beat = asyncio.create_task(self._beat(self.pipe))

@@ -28,7 +28,7 @@ LOCAL = re.compile(r'chat_model\("local"[^)]*\)')
 REPLIES = [
     "A lamp shone over the water.",
     "A lamp shone over the river.",
-    "Snow fell on the river and hid the lamp.",
+    "Winter snow fell on the river and hid the lamp.",
     "The river froze around the lamp.",
     "By the river a lamp went out.",
     "Rain on the river, and one lamp.",
@@ -88,7 +88,7 @@ def test_the_python_examples_run(replies: str, capsys: pytest.CaptureFixture[str
     assert names["out"]["answer"] == "A lamp shone over the river."
     assert (names["out"]["stop_reason"], names["out"]["accepted_by"]) == ("accepted", "uses_words")
     assert names["branch"].thread_id != "demo-1"
-    assert "Snow fell on the river and hid the lamp." in shown
+    assert "Winter snow fell on the river and hid the lamp." in shown
 
 
 @pytest.mark.embedded

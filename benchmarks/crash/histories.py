@@ -527,8 +527,8 @@ def history_rows(
 def one_more(kind: str, seed: int) -> History:
     """Let one history happen on a new database of a kind."""
     import databases
-    import killing
     import model_server
+    import places
 
     tests = Path(__file__).parents[2] / "tests"
     with ExitStack() as stack:
@@ -538,14 +538,14 @@ def one_more(kind: str, seed: int) -> History:
         if kind == "sqlite":
             place.mkdir()
             with suppress(LookupError):
-                small = killing.SmallDisk(place, 24 << 20)
+                small = places.SmallDisk(place, 24 << 20)
                 stack.callback(small.close)
                 disk = FilledDisk(place)
             database: Any = databases.Sqlite(place / "runs.sqlite")
         else:
-            servers = killing.loaded(tests / "postgres_server.py")
+            servers = places.loaded(tests / "postgres_server.py")
             (database,) = stack.enter_context(databases.opened_postgres(servers, "history"))
-        start = stack.enter_context(killing.loaded(tests / "forked_python.py").started()).start
+        start = stack.enter_context(places.loaded(tests / "forked_python.py").started()).start
         model = stack.enter_context(model_server.ModelServer(delay_s=0.5))
         try:
             return history(model, database, logs, seed=seed, plan=PLANS[kind], start=start, disk=disk)
@@ -555,7 +555,7 @@ def one_more(kind: str, seed: int) -> History:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 0 when each history is one."""
-    from killing import rows
+    from places import rows
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     rows.add_options(parser)

@@ -16,7 +16,6 @@ Prints a table; exits with 1 when a goal is missed.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import random
 import shutil
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from databases import Sqlite, opened_postgres
 from histories import history_rows
 from lives import Life, Outcome, live, paid_again
+from places import SmallDisk, loaded, rows
 from together import together_rows
 
 if TYPE_CHECKING:
@@ -44,20 +44,6 @@ PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-po
 RESTARTS = 3
 ROOM = (0.2, 0.5)
 """How much of what the undisturbed run took the disk has at first, and after it was full once."""
-
-
-def loaded(path: Path) -> Any:
-    """Return a module of another folder."""
-    spec = importlib.util.spec_from_file_location(f"crash_{path.stem}", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-rows = loaded(HERE.parent / "rows.py")
 
 
 def rows_of(name: str, outcome: Outcome, reference: Outcome, *, concurrency: int, stops: str) -> Iterator[Any]:
@@ -119,32 +105,6 @@ def of_database(life: Life) -> None:
     """Return if a process ended by itself since it could not keep what it had."""
     if life.code > 0 and not any(said in life.said for said in ("can't be kept", "No space left on device")):
         raise RuntimeError(f"the worker ended with {life.code}: {life.said[-2000:]}")
-
-
-class SmallDisk:
-    """A file system in memory, of a size that is changed while it is in use.
-
-    Raises:
-        LookupError: This user may not mount one.
-    """
-
-    def __init__(self, folder: Path, size: int) -> None:
-        self._folder = folder
-        self._mount("size", size)
-
-    def _mount(self, options: str, size: int) -> None:
-        command = ["mount", "-t", "tmpfs", "-o", f"{options}={size}", "tmpfs", str(self._folder)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise LookupError(f"no small file system may be mounted here ({error})") from None
-
-    def grow(self, size: int) -> None:
-        """Give it this size."""
-        self._mount("remount,size", size)
-
-    def close(self) -> None:
-        subprocess.run(["umount", "--lazy", str(self._folder)], check=False, capture_output=True)
 
 
 def on_a_full_disk(server: Any, folder: Path, needed: int, how: dict[str, Any]) -> Outcome:

@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 0 when nothing was lost or doubled."""
     import databases
     import model_server
-    from killing import loaded, rows
+    from places import loaded, rows
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     rows.add_options(parser)

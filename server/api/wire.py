@@ -66,6 +66,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("kind") == "failure" and "error" in value:
             value = {**value, "text": str(value["error"])}
+        elif value.get("stop_reason") == "failed" and value.get("error"):
+            value = {**value, "error": "a call failed; its event says where"}
         return {str(name): plain(part) for name, part in value.items() if name not in HIDDEN}
     if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_asdict"):
         return [plain(part) for part in value]

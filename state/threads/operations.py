@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..dual import Do, do, do_all
-from ..summary import attempts, rounds, run_options, summary_of
+from ..summary import attempts, best_draft, rounds, run_options, summary_of
 from .answers import newest_question, our_questions, pending_interrupts, read_answer
 from .diffs import Diff, diff_words
 from .history import family, grow_tree, read_history, rows_of
@@ -302,8 +302,11 @@ def fork(
     """Write a new thread that starts in the middle of this one, and return its id."""
     branch = yield from _new_id(thread, "fork()", thread_id)
     if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
-        raise ValueError(f"at must be a round (0 is the first draft) or a checkpoint id, not {at!r}")
+        raise ValueError(f"at must be a round (0 is the first draft), 'best' or a checkpoint id, not {at!r}")
     _, latest = yield from _newest(thread)
+    if at == "best":
+        best = best_draft(thread.kind.read(latest.values))
+        at = best.round if best else 0
     if isinstance(at, str):
         snapshot = yield from snapshot_at(thread.graph, _config(thread.thread_id, checkpoint_id=at))
         if snapshot.created_at is None:
