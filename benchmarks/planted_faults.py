@@ -114,6 +114,18 @@ FAULTS = (
         "nodes/writing nodes/critics test_injections.py",
     ),
     Fault(
+        "server: a caller's JSON schema is searched by Python's `re`, and counts no steps",
+        "errors_of = _schema_checker(_bounded(dialect), schema)",
+        "errors_of = _schema_checker(dialect, schema)",
+        "server/test_loop_guard.py",
+    ),
+    Fault(
+        "server: whether a structured reply fits is checked on the event loop",
+        "await off_loop(_misfit, self._spec, text)",
+        "_misfit(self._spec, text)",
+        "server/test_loop_guard.py",
+    ),
+    Fault(
         "verdicts: of a key that is named twice the last value counts",
         "if len(value) < len(pairs):",
         "if False:",

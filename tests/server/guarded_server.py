@@ -1,6 +1,7 @@
 """A server that says which callbacks held its loop: `python guarded_server.py SECONDS`; a line of JSON for each.
 
-The seconds are CPU time of the loop's own thread, so that a busy machine counts nothing.
+The seconds are CPU time of the loop's own thread, so that a busy machine counts nothing; a callback that waits for
+something else counts from `BLOCKED_S` on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from redraft.models import ScriptedModel
 from redraft.server import Engine, Settings, create_app
 from redraft.server.connections import server_options
 
+BLOCKED_S = 4.0
+"""Wall time of one callback, which no busy machine makes of a short one."""
 NESTED = "[" * 13 + "1" + "]" * 13
 
 
@@ -25,12 +28,12 @@ def main(most: float) -> None:
     run = asyncio.Handle._run
 
     def timed(handle: Any) -> None:
-        began = time.thread_time()
+        began, began_at = time.thread_time(), time.monotonic()
         run(handle)
-        held = time.thread_time() - began
-        if held > most:
+        held, waited = time.thread_time() - began, time.monotonic() - began_at
+        if held > most or waited > BLOCKED_S:
             by = getattr(handle._callback, "__self__", handle)
-            print(json.dumps({"held": round(held, 3), "by": repr(by)[:500]}), flush=True)
+            print(json.dumps({"held": round(held, 3), "waited": round(waited, 1), "by": repr(by)[:500]}), flush=True)
 
     asyncio.Handle._run = timed  # type: ignore[method-assign]
     settings = Settings(db="memory", models=("openai:other",))
