@@ -120,12 +120,6 @@ FAULTS = (
         "server/test_loop_guard.py",
     ),
     Fault(
-        "server: whether a structured reply fits is checked on the event loop",
-        "await off_loop(_misfit, self._spec, text)",
-        "_misfit(self._spec, text)",
-        "server/test_loop_guard.py",
-    ),
-    Fault(
         "verdicts: of a key that is named twice the last value counts",
         "if len(value) < len(pairs):",
         "if False:",
