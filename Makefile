@@ -9,7 +9,7 @@ PIP := PYTHONWARNINGS=ignore .venv/bin/python -m pip install $(INSTALL)
 # Each set of packages is whole, so nothing is looked for beside it, and no file without a known hash is installed.
 LOCKED := $(PIP) --require-hashes --requirement
 EDITABLE := $(PIP) --no-build-isolation --editable . --config-settings editable_mode=strict
-EXTRAS := a2a,agents,encryption,evals,langfuse,langsmith,local,mcp,notebook,otel,phoenix,postgres,ray,retrieval,sandbox,serve,travel,tune,writing
+EXTRAS := a2a,agents,encryption,evals,langfuse,langsmith,local,mcp,notebook,otel,phoenix,postgres,ray,retrieval,sandbox,serve,travel,writing
 
 # The editable install is strict: it links file by file, which type checkers can follow. So it is renewed when a file
 # comes or goes, or the checkout moves; a change inside a file needs nothing.
@@ -19,7 +19,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all versions lint types notebooks docs bench crash supply requirements clean
+.PHONY: help demo test test-all versions lint types notebooks record docs bench crash supply requirements clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ types: $(DEV) ## Check the types of the whole package, strictly
 
 notebooks: $(DEV) ## Execute the notebooks, and write them with what they show
 	@.venv/bin/python notebooks/execute.py $(ARGS)
+
+MODEL ?= http://127.0.0.1:8080/v1\#model
+record: $(DEV) ## Ask MODEL=http://…/v1#NAME what README, docs, notebooks and examples ask, where it is not recorded yet
+	@.venv/bin/python benchmarks/record_examples.py --model "$(MODEL)" $(ARGS)
 
 docs: $(DEV) .venv/docs/.done ## Build the documentation site into dist/site; a dead link or a public name without words fails
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$$(echo build/__editable__.*) .venv/docs/bin/python -m mkdocs build --quiet

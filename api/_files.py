@@ -8,13 +8,10 @@ import os
 import secrets
 import sqlite3
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 __all__ = ["appended", "check_schema", "limit_values", "make_private", "write_file"]
 
@@ -108,10 +105,10 @@ def check_schema(database: sqlite3.Connection, tables: Collection[str], name: ob
     """
     limit_values(database)
     wanted = {one.lower() for one in tables}
-    found = database.execute(
+    bad_values = database.execute(
         "SELECT iif(sql LIKE 'CREATE VIRTUAL%', 'virtual table', type), name, tbl_name FROM sqlite_master"
     )
-    for kind, called, table in found.fetchall():
+    for kind, called, table in bad_values.fetchall():
         if kind in ("view", "trigger", "virtual table") and str(table).lower() in wanted:
             raise ValueError(
                 f"{str(name)!r} has a {kind} {called!r:.80} where redraft has a table of its own, and is not used: it "

@@ -57,7 +57,7 @@ def load_plugin(point: EntryPoint, kind: type) -> Any:
 
 
 def registered(group: str, kind: type, own: Iterable[Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
-    """Return what is known by name: redraft's own, then what installed packages register.
+    """Return the known objects by name: redraft's own, then what installed packages register.
 
     Args:
         group: Of the entry points.

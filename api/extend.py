@@ -16,24 +16,23 @@ from ._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .graphs.loop import TASK_ONLY
-    from .graphs.options import DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K
-    from .graphs.preset import Option, Preset, Served
+    from .graphs.preset import DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K, Option, Preset, Served
     from .graphs.registry import build_preset, find_preset
     from .nodes.critics.model_critic import ModelCritic
     from .nodes.critics.registry import CriticKind, as_critics, named_critic
     from .nodes.critics.structured_replies import StructuredModel, UnreadableReplyError
     from .nodes.fingerprint import fingerprint
     from .nodes.reasoning.pipeline_language import StepKind
-    from .nodes.runtime.dual import Do, DualCallable, DualCritic, DualRunnable, calling
-    from .nodes.runtime.step import Step, call, emit
+    from .nodes.runtime.step import DualRunnable, Step, call, emit
     from .nodes.verify.text_verifiers import named
     from .nodes.verify.verifiers import VerifierKind
-    from .nodes.writing.evidence_writer import EvidenceWriter
     from .nodes.writing.prompt_injection import fenced_messages
     from .nodes.writing.prompts import PromptedModel, chat_prompt, prompt_values, seen_by_refiner
     from .nodes.writing.replies import read_text
     from .nodes.writing.sampling import require_model, revising_model, sampled
-    from .nodes.writing.writers import as_writer
+    from .nodes.writing.writers import EvidenceWriter, as_writer
+    from .state.critique import DualCritic
+    from .state.dual import Do, DualCallable, calling
     from .state.storage.database_saver import DatabaseSaver
     from .state.storage.group_writer import Committer
     from .state.storage.index import RunIndex
@@ -48,15 +47,13 @@ MEANINGS = {
     "redraft.graphs.loop": {
         "TASK_ONLY": "options of `build_refine_graph` for a preset that is no chat",
     },
-    "redraft.graphs.options": {
+    "redraft.graphs.preset": {
         "DOCUMENTS": "the shared option `documents`",
         "HUMAN": "the shared option `human`: a person is asked after all others",
         "INDEX": "the shared option `index`",
         "JUDGE": "the shared option `judge`: a calibrated judge",
         "THRESHOLD": "the shared option `threshold`",
         "TOP_K": "the shared option `top_k`",
-    },
-    "redraft.graphs.preset": {
         "Option": "an option of a preset: builder parameter, flag and recipe key in one",
         "Preset": "a graph that is built by name, on every face",
         "Served": "how a server and Studio offer a preset",
@@ -83,14 +80,8 @@ MEANINGS = {
     "redraft.nodes.reasoning.pipeline_language": {
         "StepKind": "a step that pipelines know by name",
     },
-    "redraft.nodes.runtime.dual": {
-        "Do": "a call that a generator wants made, sync or async",
-        "DualCallable": "a writer whose logic is a generator, written once for sync and async",
-        "DualCritic": "a critic of this kind",
-        "DualRunnable": "a Runnable of this kind",
-        "calling": "the `Do` of a function",
-    },
     "redraft.nodes.runtime.step": {
+        "DualRunnable": "a Runnable of this kind",
         "Step": "a node whose logic is a generator",
         "call": "a counted, journaled call within a step's logic",
         "emit": "streams progress",
@@ -100,9 +91,6 @@ MEANINGS = {
     },
     "redraft.nodes.verify.verifiers": {
         "VerifierKind": "a verifier that `--verify` knows by name",
-    },
-    "redraft.nodes.writing.evidence_writer": {
-        "EvidenceWriter": "a refiner with a prompt of its own after programs found something",
     },
     "redraft.nodes.writing.prompt_injection": {
         "fenced_messages": "messages of a template, with what others wrote quoted as data",
@@ -122,7 +110,16 @@ MEANINGS = {
         "sampled": "a model that samples, so that it does not repeat itself",
     },
     "redraft.nodes.writing.writers": {
+        "EvidenceWriter": "a refiner with a prompt of its own after programs found something",
         "as_writer": "a callable, Runnable or graph as a writer",
+    },
+    "redraft.state.critique": {
+        "DualCritic": "a critic of this kind",
+    },
+    "redraft.state.dual": {
+        "Do": "a call that a generator wants made, sync or async",
+        "DualCallable": "a writer whose logic is a generator, written once for sync and async",
+        "calling": "the `Do` of a function",
     },
     "redraft.state.storage.database_saver": {
         "DatabaseSaver": "a saver over a database: checkpoints, index, journal and leases in one transaction",

@@ -8,6 +8,7 @@ prompt, at temperature 0, and every method goes on from the same ones, `--rounds
     adaptive  the preset: samples and revisions by what has worked
     writing   the preset
     plain     one prompt for all revisions, and no wishes told: the loop before there was a ladder
+    beside    the ladder with two revisions side by side on `mend` and on `rewrite`, each of which counts as a round
 
 Each run is a line of `--out`, with all drafts; called again with the same file, what is there is not asked again. The
 report gives shares with 95% intervals (Wilson). The test between `refine` and `samples` is of tasks, each the mean over
@@ -65,6 +66,7 @@ def method(builder: Callable[..., Any], **options: Any) -> Callable[[BaseChatMod
     return lambda model, checks, rounds: builder(model, verifiers=checks, limits={"max_rounds": rounds}, **options)
 
 
+BESIDE = [Arm("mend", tries=1, drafts=2), Arm("rewrite", tries=1, drafts=2), Arm("sample", tries=3)]
 UNTOLD = {"tell_checks": False, "refine_prompt": REFINE_PROMPT}
 METHODS: dict[str, Callable[[BaseChatModel, Sequence[Any], int], Any]] = {
     "refine": method(build_refine_graph),
@@ -72,6 +74,7 @@ METHODS: dict[str, Callable[[BaseChatModel, Sequence[Any], int], Any]] = {
     "adaptive": method(build_adaptive_graph),
     "writing": method(build_writing_graph),
     "plain": method(build_refine_graph, **UNTOLD),
+    "beside": method(build_refine_graph, rungs=BESIDE),
 }
 
 

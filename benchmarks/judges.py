@@ -21,9 +21,9 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from redraft.evals.analysis.judged_drafts import SAMPLING, LabelledDraft, read_labelled
 from redraft.models import chat_model
 from redraft.nodes.critics.calibrated import ask_votes, judge_critic
-from redraft.nodes.runtime.dual import adrive
 from redraft.nodes.search.ranking import PairwiseJudge
 from redraft.state import Critique
+from redraft.state.dual import adrive
 from scipy.stats import rankdata
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ tutorial; pydantic-graph and a plain loop of `await` (`benchmarks/peer_loops.py`
 model, and `dspy.Refine` makes as many calls with a client of its own. None of them keeps a record of which draft was
 judged how, looks at a budget before a call, tells a refusal from a draft, or guards a prompt against what a draft says.
 
-Four tables: loops without a saver, by the size of drafts and of the task; savers, with one run at a time, with 100 and,
-with `--full`, 1,000 at once; and what a larger text costs on them. What is compared takes turns run by run or batch by
+Five tables: loops without a saver, by the size of drafts and of the task; savers, with one run at a time, with 100 and,
+with `--full`, 1,000 at once; what a larger text costs on them; and a check of a draft against a JSON schema, first
+(which looks at the schema, too) and again, beside jsonschema alone. What is compared takes turns run by run or batch by
 batch. A ratio is the median of those within a turn. CPU is that of the process with its threads; a PostgreSQL server's
 is not in it. Exits with 1 when redraft misses a goal.
 """
@@ -18,17 +19,21 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import statistics
 import sys
 from dataclasses import dataclass
+from itertools import count
 from time import process_time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from databases import new_database, opened, postgres_server
+from jsonschema import Draft202012Validator
 from loops import ROUNDS, Answering, by_hand, calls_in, redraft_graph, task_of, thread_config, tutorial_graph
 from peer_loops import dspy_refine, plain_loop, pydantic_graph_loop
+from redraft.nodes import matches_json_schema
 from rows import Row, add_options, at_most, finish, left_out
 
 if TYPE_CHECKING:
@@ -44,6 +49,7 @@ PACKAGES = (
     "langgraph-checkpoint-postgres",
     "pydantic-graph",
     "dspy",
+    "jsonschema",
 )
 MISSING = "pip install --group bench"
 LOOP_GOAL, LONG_GOAL = 1.10, 1.15
@@ -133,6 +139,51 @@ async def loops(size: Size, repeats: int) -> list[Row]:
     return rows + absent
 
 
+async def schema_checks(items: int, repeats: int) -> list[Row]:
+    """A check of a draft with so many objects against a small schema, beside jsonschema's own."""
+    draft = json.dumps([{"title": "x" * 20, "minutes": at, "tags": ["a", "b"]} for at in range(items)])
+    schemas = ({**SCHEMA, "title": str(at)} for at in count())  # each is new
+    check, alone = matches_json_schema(SCHEMA), Draft202012Validator(SCHEMA)
+
+    async def first() -> None:
+        matches_json_schema(next(schemas))("", draft)
+
+    async def first_alone() -> None:
+        schema = next(schemas)
+        Draft202012Validator.check_schema(schema)
+        list(Draft202012Validator(schema).iter_errors(json.loads(draft)))
+
+    async def again() -> None:
+        check("", draft)
+
+    async def again_alone() -> None:
+        list(alone.iter_errors(json.loads(draft)))
+
+    ways = {"first": first, "first alone": first_alone, "again": again, "again alone": again_alone}
+    taken = await in_turn(ways, 10, repeats)
+    rows = []
+    for name in ("first", "again"):
+        note = f"{spent(taken, name)} ms; jsonschema {spent(taken, f'{name} alone')}"
+        found = ratio(taken, name, f"{name} alone")
+        rows.append(at_most(f"CPU a check ÷ jsonschema, {items} objects, {name}", found, None, n=repeats, note=note))
+    return rows
+
+
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string", "maxLength": 80, "pattern": "^[a-z]+$"},
+            "minutes": {"type": "integer", "minimum": 0},
+            "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "uniqueItems": True},
+        },
+        "required": ["title", "minutes"],
+        "additionalProperties": False,
+    },
+}
+
+
 @contextlib.asynccontextmanager
 async def durable_ways(server: str | None, size: Size) -> AsyncIterator[dict[str, Callable[[], Awaitable[Any]]]]:
     """redraft and by hand, without a saver and on their own, on SQLite or on this PostgreSQL server."""
@@ -176,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_options(parser)
     parser.add_argument("--full", action="store_true", help="1,000 runs at once too, and more repeats")
     parser.add_argument("--repeats", type=int, metavar="N", help="turns (default: 31; --quick: 11; --full: 101)")
-    parser.add_argument("--only", choices=("loops", "SQLite", "PostgreSQL"), help="one part")
+    parser.add_argument("--only", choices=("loops", "schemas", "SQLite", "PostgreSQL"), help="one part")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
     given = parser.parse_args(arguments)
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -185,6 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.only in (None, "loops"):
         for size in SIZES:
             rows += asyncio.run(loops(size, repeats))
+    if given.only in (None, "schemas"):
+        for items in (3, 100):
+            rows += asyncio.run(schema_checks(items, repeats))
     with contextlib.ExitStack() as stack:
         if given.only in (None, "SQLite"):
             rows += saved("SQLite", None, repeats, full=given.full)

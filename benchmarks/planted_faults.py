@@ -120,6 +120,36 @@ FAULTS = (
         "server/test_loop_guard.py",
     ),
     Fault(
+        "server: a caller's verifiers are built on the event loop",
+        "options = await off_loop(checked_options, assistant, self.settings, options)",
+        "options = checked_options(assistant, self.settings, options)",
+        "server/test_loop_guard.py",
+    ),
+    Fault(
+        "server: structured replies are read on the event loop",
+        'await off_loop(_misfit, f"json_schema:{self._schema}", text)',
+        '_misfit(f"json_schema:{self._schema}", text)',
+        "server/test_loop_guard.py",
+    ),
+    Fault(
+        "server: threads are looked for on the event loop",
+        "every = await off_loop(agreeing)",
+        "every = agreeing()",
+        "server/test_loop_guard.py",
+    ),
+    Fault(
+        "server: a page of threads is read on the event loop",
+        "return await off_loop(read, status=body.status, limit=limit, offset=offset)",
+        "return read(status=body.status, limit=limit, offset=offset)",
+        "server/test_loop_guard.py",
+    ),
+    Fault(
+        "server: drafts become HTML on the event loop",
+        '"html": await off_loop(drawn, "thread", facts),',
+        '"html": drawn("thread", facts),',
+        "server/test_loop_guard.py",
+    ),
+    Fault(
         "verdicts: of a key that is named twice the last value counts",
         "if len(value) < len(pairs):",
         "if False:",

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from redraft.evals.analysis.retrieval import known_questions
-from redraft.nodes.passages import WithheldDocument
+from redraft.nodes.documents import WithheldDocument
 from redraft.retrieval import folder_index, measured
 
 TASKS = {"question": "{}", "article": "Write a short article for beginners on this, in plain words: {}"}

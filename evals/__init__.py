@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from .analysis.comparison import Comparison, compare
     from .analysis.diagnosis import Diagnosis, diagnose
     from .analysis.ledger import Ledger, build_ledger
+    from .choosing import achoose, choose
     from .datasets.dataset import Dataset, Problem, load_dataset
     from .datasets.scorers import passes_hidden_tests
+    from .evaluation import aevaluate, evaluate
+    from .gating import agate, gate, write_baseline
     from .report.page import write_report
     from .report.plots import draw_plots
     from .run.methods import METHODS, Method, build_method
     from .run.result_record import ResultRecord, result_record
     from .run.run_folder import ResultFile, Run, RunInfo, find_runs, read_results, read_run, write_run_info
     from .run.runner import run_method
-    from .tuning.tuning import tune_prompts
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -30,6 +32,9 @@ else:
             "redraft.evals.datasets.scorers": ["passes_hidden_tests"],
             "redraft.evals.report.page": ["write_report"],
             "redraft.evals.report.plots": ["draw_plots"],
+            "redraft.evals.choosing": ["achoose", "choose"],
+            "redraft.evals.evaluation": ["aevaluate", "evaluate"],
+            "redraft.evals.gating": ["agate", "gate", "write_baseline"],
             "redraft.evals.run.methods": ["METHODS", "Method", "build_method"],
             "redraft.evals.run.result_record": ["ResultRecord", "result_record"],
             "redraft.evals.run.run_folder": [
@@ -42,7 +47,6 @@ else:
                 "write_run_info",
             ],
             "redraft.evals.run.runner": ["run_method"],
-            "redraft.evals.tuning.tuning": ["tune_prompts"],
         },
     )
 
@@ -58,19 +62,25 @@ __all__ = [
     "ResultRecord",
     "Run",
     "RunInfo",
+    "achoose",
+    "aevaluate",
+    "agate",
     "build_ledger",
     "build_method",
+    "choose",
     "compare",
     "diagnose",
     "draw_plots",
+    "evaluate",
     "find_runs",
+    "gate",
     "load_dataset",
     "passes_hidden_tests",
     "read_results",
     "read_run",
     "result_record",
     "run_method",
-    "tune_prompts",
+    "write_baseline",
     "write_report",
     "write_run_info",
 ]

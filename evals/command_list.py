@@ -20,6 +20,28 @@ COMMANDS = (
         after="pipeline",
     ),
     LazyCommand(
+        "choose",
+        "redraft.evals.commands.commands_choose:choose",
+        "Say which method to use: one call, a longer one, samples, a vote, or refining, and how often.",
+        (
+            "redraft choose rows.jsonl --verify length:1-40 --budget-tokens 200000 --out recipe.json",
+            "redraft choose rows.jsonl --graph my_agent:graph --score my_checks:is_right",
+            'redraft run "An ad for a lantern" --recipe recipe.json',
+        ),
+        after="pipeline",
+    ),
+    LazyCommand(
+        "gate",
+        "redraft.evals.commands.commands_gate:gate",
+        "Say whether a graph got worse than its baseline, on as few problems as it takes.",
+        (
+            "redraft gate rows.jsonl --graph my_agent:graph --score my_checks:is_right --write baseline.json",
+            "redraft gate rows.jsonl --graph my_agent:graph --score my_checks:is_right --against baseline.json",
+            "redraft gate rows.jsonl --graph refine --verify length:1-40 --against baseline.json --junit gate.xml",
+        ),
+        after="pipeline",
+    ),
+    LazyCommand(
         "calibrate",
         "redraft.evals.commands.commands_calibrate:calibrate",
         "Find how sure a judge must be so that at most a share --alpha of what it accepts is wrong.",
@@ -81,14 +103,12 @@ COMMANDS = (
     LazyCommand(
         "tune",
         "redraft.evals.commands.commands_tune:tune",
-        "Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.",
+        "Say which rungs of the ladder mend drafts, at how many tokens, and in which order to try them.",
         (
-            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json",
-            "redraft tune dev.jsonl --model http://localhost:8080/v1#small --reflection-model openai:gpt-5-mini "
-            "--budget-tokens 500000 --out prompts.json",
-            "redraft tune dev.jsonl --method adaptive --budget-tokens 2000000 --out prompts.json --resume",
-            'redraft run "Ann has 3 bags of 4 pears. How many pears is that?" --graph math --prompts prompts.json',
-            "redraft eval test.jsonl --methods zero-shot,adaptive --prompts prompts.json --out tuned",
+            "redraft tune results",
+            "redraft tune --db runs.sqlite --out recipe.json",
+            'redraft run "A tea ad with the word leaf" --verify length:12-20 --recipe recipe.json',
+            "redraft tune results --json | jq .order",
         ),
         after="pipeline",
     ),

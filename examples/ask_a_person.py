@@ -1,6 +1,7 @@
 """A run pauses for a person, and goes on in another process: `python examples/ask_a_person.py [MODEL]`.
 
 Reply with `accept`, `stop`, or what you would like changed. End it with Ctrl-C and call it again: it asks the same.
+Without a model of yours the replies are recorded, and the only wish that they know is `Say by how much: half an hour.`
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import sys
 from redraft import Thread, build_refine_graph, chat_model, human_critic, open_checkpointer
 
 
-def main(model: str = "local", database: str = "letter.sqlite") -> None:
+def main(model: str = "replay", database: str = "letter.sqlite") -> None:
     """Begin the thread, or answer its question."""
     with open_checkpointer(database) as saver:
         graph = build_refine_graph(chat_model(model), critics=[human_critic()], checkpointer=saver)
         thread = Thread(graph, "letter")
         if thread.thread_id not in [run.thread_id for run in saver.runs.list()]:
-            graph.invoke({"task": "Write to Ann, in two sentences, that we are late."}, thread.config)
+            graph.invoke({"task": "Write to Ann, in one sentence, that we will be late for dinner."}, thread.config)
         question = thread.question()
         while question is not None:
             print(question["draft"])

@@ -20,7 +20,7 @@ class Letter(TypedDict, total=False):
 
 def ask(state: Letter) -> Letter:
     """Turn a topic into a task."""
-    return {"task": f"Write one short sentence about {state['about']} that uses the word thanks."}
+    return {"task": f"Write one short sentence about {state['about']} that uses the word thank."}
 
 
 def send(state: Letter) -> Letter:
@@ -28,9 +28,9 @@ def send(state: Letter) -> Letter:
     return {"sent": f"To Ann: {state['answer']}"}
 
 
-def main(model: str = "local") -> None:
+def main(model: str = "replay") -> None:
     """Run the loop between two nodes; its steps are checkpoints of the same thread."""
-    loop = build_refine_graph(chat_model(model), critics=[verifier_critic(uses_words("thanks"))])
+    loop = build_refine_graph(chat_model(model), critics=[verifier_critic(uses_words("thank"))])
     letter = StateGraph(Letter)
     letter.add_node("ask", ask)
     letter.add_node("refine_it", loop)

@@ -1,4 +1,4 @@
-"""A deep agent whose report is refined, a file and all: `pip install deepagents "redraft[agents]"`, then
+"""A deep agent whose report is refined, a file and all: `pip install deepagents ".[agents]"` in a checkout, then
 `python examples/deep_agent.py [MODEL]`.
 
 Without an argument a script stands in for the model. A model that is named must be able to call tools.

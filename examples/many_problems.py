@@ -8,25 +8,32 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from redraft import Limits, build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
+from redraft import Critique, Limits, build_refine_graph, chat_model, open_checkpointer, verifier_critic
 
-WORDS = [("moon", "boat"), ("bread", "window"), ("rain", "train"), ("salt", "letter")]
+NOTICES = {
+    "Ask the team, in one sentence, to send their timesheets.": ("Friday", "Say by which day: by Friday."),
+    "Tell the staff, in one sentence, that the kitchen is closed.": ("Monday", "Say until when: until Monday."),
+    "Invite the neighbours, in one sentence, to a summer party.": ("garden", "Say where: in the garden."),
+    "Remind the guests, in one sentence, to return their keys.": ("desk", "Say where: at the front desk."),
+}
+"""Each task with a word that its text must have, and what to say where it has not."""
 
 
-async def main(model: str = "local") -> None:
-    """Write a sentence for each pair of words, and show each as it comes."""
+async def main(model: str = "replay") -> None:
+    """Write the notices, and show each as it comes."""
     writer = chat_model(model)
     async with open_checkpointer("memory") as saver:
 
-        async def one(words: tuple[str, str]) -> None:
-            critics = [verifier_critic(uses_words(*words))]
-            graph = build_refine_graph(writer, critics=critics, limits=Limits(max_rounds=2), checkpointer=saver)
-            config = {"configurable": {"thread_id": "-".join(words)}}
-            out = await graph.ainvoke({"task": f"Write one short sentence with {' and '.join(words)}."}, config)
-            tokens = out["usage"]["total_tokens"]
-            print(f"{' and '.join(words)}: {out['stop_reason']}, {tokens} tokens: {out['answer']}")
+        async def one(task: str, word: str, wish: str) -> None:
+            def says(_: str, draft: str, /) -> Critique:
+                return Critique("" if word in draft else wish, accepted=word in draft)
 
-        await asyncio.gather(*map(one, WORDS))
+            critics = [verifier_critic(says, name=word)]
+            graph = build_refine_graph(writer, critics=critics, limits=Limits(max_rounds=2), checkpointer=saver)
+            out = await graph.ainvoke({"task": task}, {"configurable": {"thread_id": word}})
+            print(f"{word}: {out['stop_reason']}, {out['usage']['total_tokens']} tokens: {out['answer']}")
+
+        await asyncio.gather(*(one(task, *wish) for task, wish in NOTICES.items()))
 
 
 if __name__ == "__main__":

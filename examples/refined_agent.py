@@ -1,6 +1,6 @@
-"""Refinement inside an agent of LangChain's (`redraft[agents]`): `python examples/refined_agent.py [MODEL]`.
+"""Refinement inside an agent of LangChain's (extra `agents`): `python examples/refined_agent.py [MODEL]`.
 
-The embedded model calls no tools, and seldom finds both words. With tools the agent looks again before it answers anew.
+The recorded model calls no tools. With tools the agent looks again before it answers anew.
 `create_deep_agent` of deepagents takes the same `middleware=`, and so do its subagents.
 """
 
@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from redraft import RefineMiddleware, Thread, chat_model, uses_words, verifier_critic
 
 
-def main(model: str = "local") -> None:
+def main(model: str = "replay") -> None:
     """Ask, have the answer checked before it is given, and show what was said on the way."""
     middleware = RefineMiddleware([verifier_critic(uses_words("river", "sea"))], max_rounds=3)
     agent = create_agent(chat_model(model), middleware=[middleware], checkpointer=InMemorySaver())

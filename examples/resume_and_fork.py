@@ -12,25 +12,26 @@ OUTAGES = ["the checker is being restarted"]
 
 
 def has_a_number(task: str, draft: str, /) -> Critique:
-    """Accept a draft with a digit; once, the checker is down."""
-    if OUTAGES:
+    """The text names a number of minutes."""
+    if OUTAGES:  # once
         raise ConnectionError(OUTAGES.pop())
     return Critique("Name a number.", accepted=any(sign.isdigit() for sign in draft))
 
 
-def main(model: str = "local") -> None:
-    """Fail, resume without paying for the draft again, then fork from the first draft."""
+def main(model: str = "replay") -> None:
+    """Fail, resume without paying for the draft again, then fork from the answer."""
     with TemporaryDirectory() as folder, open_checkpointer(Path(folder) / "runs.sqlite") as saver:
         graph = build_refine_graph(chat_model(model), critics=[verifier_critic(has_a_number)], checkpointer=saver)
         thread = Thread(graph, "tea")
-        task = {"task": "How long does green tea brew? One sentence.", "limits": {"max_rounds": 2}}
+        task = {"task": "How long does black tea brew? One sentence.", "limits": {"max_rounds": 5}}
         out = graph.invoke(task, thread.config)
         print(f"{out['stop_reason']}, with {out['usage']['calls']} call: {out['answer']}")
         out = thread.resume()
         print(f"{out['stop_reason']}, with {out['usage']['calls']} calls: {out['answer']}")
 
-        colder = thread.fork(at=0, feedback="Say how hot the water is, in degrees.")
-        print(colder.resume()["answer"])
+        colder = thread.fork(at="best", feedback="Add: in water of 95 degrees.", verifiers=["uses_words:95,degrees"])
+        out = colder.resume()
+        print(f"{out['stop_reason']}: {out['answer']}")
         print(thread.diff(colder))
 
 

@@ -49,8 +49,8 @@ def _existing(step: PipelineStep) -> None:
         from ..nodes.documents import index_path
 
         try:
-            found = index_path(step.value).is_file()
+            is_there = index_path(step.value).is_file()
         except ValueError as error:
             raise PipelineError(str(error)) from None
-        if not found:
+        if not is_there:
             raise PipelineError(f"there is no index {step.value!r}")

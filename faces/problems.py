@@ -7,13 +7,10 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+from types import FrameType
 
 __all__ = [
     "DEFAULT_DB",
@@ -24,7 +21,6 @@ __all__ = [
     "Stopping",
     "bad_input",
     "command",
-    "debugging",
 ]
 
 DEFAULT_DB = "runs.sqlite"
@@ -109,11 +105,6 @@ def bad_input() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         raise BadInputError(str(error)) from error
-
-
-def debugging() -> bool:
-    """Tell if tracebacks are wanted: `REDRAFT_DEBUG=1`."""
-    return os.environ.get("REDRAFT_DEBUG", "") not in ("", "0")
 
 
 def command(*words: str, db: str) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,8 +28,8 @@ from pydantic import (
 from .._plugins import plugin_cache
 from ..graphs.registry import build_preset, find_preset, known_options, option_names
 from ..nodes.critics.registry import SELF, critic_model, on_itself
-from ..nodes.verify.verifiers import opened_file
-from ..state.limits import MOST_TOKENS
+from ..nodes.verify.verifiers import holds_schema, opened_file, stored_type
+from ..state.limits import MOST_TOKENS, Limits
 from ..state.masking import mask_values_of
 from .problems import BadInputError
 from .signing import is_own, signature
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
-__all__ = ["RunConfig", "kept_spec", "small_model_options"]
+__all__ = ["RunConfig", "build_from_recipe", "kept_spec", "read_recipe", "reasons_of", "small_model_options"]
 
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
 # Unknown keys are refused and not dropped: another version may have written them, and meant something.
@@ -98,22 +100,22 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _gathered(cls, given: Any) -> Any:
+    def _gathered(cls, fields: Any) -> Any:
         """Return the fields with the presets' options, which stand among them, as one."""
-        if not isinstance(given, dict):
-            return given
+        if not isinstance(fields, dict):
+            return fields
         names = option_names()
-        if twice := [name for name in given if names.get(name, name) != name and names[name] in given]:
+        if twice := [name for name in fields if names.get(name, name) != name and names[name] in fields]:
             raise ValueError(f"{twice[0]} is another name of {names[twice[0]]}: give one of them")
-        options = {names[name]: value for name, value in given.items() if name in names}
-        rest = {name: value for name, value in given.items() if name not in names}
+        options = {names[name]: value for name, value in fields.items() if name in names}
+        rest = {name: value for name, value in fields.items() if name not in names}
         # It would be overwritten below, and what stands in it dropped in silence.
         if "options" in rest:
             raise ValueError("options: extra inputs are not permitted")
         try:
             checked = _options_model()(**options)
         except ValidationError as error:
-            raise ValueError(_reasons(error)) from None
+            raise ValueError(reasons_of(error)) from None
         return {**rest, "options": checked.model_dump(exclude_defaults=True)}
 
     @field_validator("preset")
@@ -132,7 +134,7 @@ class RunConfig(BaseModel):
         try:
             return cls(**{name: value for name, value in fields.items() if value is not None})
         except ValidationError as error:
-            raise BadInputError(_reasons(error)) from None
+            raise BadInputError(reasons_of(error)) from None
 
     @classmethod
     def of_thread(cls, saver: Any, thread_id: str) -> RunConfig:
@@ -141,7 +143,7 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: There is no such thread, it was built in Python, or another version wrote its recipe.
         """
-        return cls.kept(saver, thread_id)[0]
+        return cls._parsed(thread_id, cls._text(saver, thread_id))[0]
 
     @classmethod
     def kept(cls, saver: Any, thread_id: str) -> tuple[RunConfig, bool]:
@@ -153,6 +155,10 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: As `of_thread`.
         """
+        return cls.read(saver, thread_id, cls._text(saver, thread_id))
+
+    @staticmethod
+    def _text(saver: Any, thread_id: str) -> str:
         row = saver.runs.get(thread_id)
         if row is None:
             raise BadInputError(f"there is no thread {thread_id!r}")
@@ -161,7 +167,7 @@ class RunConfig(BaseModel):
                 f"the thread {thread_id!r} was built in Python: the shell can't resume it; "
                 f"use Thread(graph, {thread_id!r}).resume() there"
             )
-        return cls.read(saver, thread_id, row.recipe)
+        return str(row.recipe)
 
     @classmethod
     def read(cls, saver: Any, thread_id: str, text: str) -> tuple[RunConfig, bool]:
@@ -172,6 +178,13 @@ class RunConfig(BaseModel):
         """
         from ..state.storage.sqlite import IndexedMemorySaver
 
+        recipe, content, mark = cls._parsed(thread_id, text)
+        written_here = isinstance(saver, IndexedMemorySaver) or getattr(saver, "vault", None) is not None
+        return recipe, written_here or is_own(content, mark)
+
+    @classmethod
+    def _parsed(cls, thread_id: str, text: str) -> tuple[RunConfig, Any, object]:
+        """Return the recipe that a text is, with what it says and its mark."""
         try:
             content = json.loads(text)
             # The mark is no field, and no part of what it signs.
@@ -181,12 +194,11 @@ class RunConfig(BaseModel):
                 raise ValueError("its judge is no content of a judge's file")  # noqa: TRY004, TRY301
             recipe = cls.model_validate(content)
         except ValidationError as error:
-            raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {_reasons(error)}") from None
+            raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {reasons_of(error)}") from None
         # Whoever can write to the database can nest JSON as deeply as they like.
         except (ValueError, RecursionError) as error:
             raise BadInputError(f"the recipe of thread {thread_id!r} can't be used: {error}") from None
-        written_here = isinstance(saver, IndexedMemorySaver) or getattr(saver, "vault", None) is not None
-        return recipe, written_here or is_own(content, mark)
+        return recipe, content, mark
 
     def flat(self) -> dict[str, Any]:
         """Return it as JSON holds it, without what says nothing."""
@@ -243,10 +255,12 @@ class RunConfig(BaseModel):
         effects += [f"open the file of {spec}" for spec in (*self.verifiers, *self.critics) if opened_file(spec)]
         if self.prices is not None:
             effects.append(f"open the file {self.prices}")
-        known = known_options()
+        registered = known_options()
         for name, value in self.options.items():
             # A path is told also where its preset forgot to say what it reaches.
-            if effect := known[name].reaches or ("open {}" if known[name].kind is Path else ""):
+            if name == "answer_type" and holds_schema(value):
+                continue
+            if effect := registered[name].reaches or ("open {}" if registered[name].kind is Path else ""):
                 effects.append(effect.replace("{}", str(value)))
         return effects
 
@@ -285,6 +299,9 @@ class RunConfig(BaseModel):
         patience = self.model_dump(include={"timeout_s"}, exclude_none=True)
         build_model = partial(build_model or chat_model, **patience)
         model = build_model(self.model, **tuning) if self.asks_model else None
+        # A type of the user's own may stand in a module of the folder at hand.
+        if self.options.get("answer_type") and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
         graph: CompiledStateGraph[Any, Any, Any, Any] = build_preset(
             self.preset,
             model,
@@ -332,6 +349,43 @@ class RunConfig(BaseModel):
         return loop_reader(checkpointer, human=human, own=own)
 
 
+def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the content of a recipe's file, as `redraft choose` and `redraft tune` write it.
+
+    Raises:
+        ValueError: It is no JSON object.
+        OSError: It can't be read.
+    """
+    content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{os.fspath(path)} is no recipe: it must be an object of options by name")  # noqa: TRY004
+    return content
+
+
+def build_from_recipe(recipe: str | os.PathLike[str] | Mapping[str, Any], *, checkpointer: Any = None) -> Any:
+    """Return the graph that a recipe describes: a preset with its model, judges, options and limits.
+
+    Args:
+        recipe: A file, or its content.
+        checkpointer: As in `StateGraph.compile`.
+
+    Raises:
+        ValueError: The recipe makes no sense, or names no model.
+        OSError: The file can't be read.
+
+    Example:
+        >>> from redraft.faces import build_from_recipe
+        >>> graph = build_from_recipe({"preset": "refine", "model": "replay", "verifiers": ["uses_words:river,lamp"]})
+        >>> graph.invoke({"task": "Write one short sentence about the night."})["accepted_by"]
+        'uses_words'
+    """
+    content = recipe if isinstance(recipe, Mapping) else read_recipe(recipe)
+    try:
+        return RunConfig.model_validate(content).build(checkpointer)
+    except ValidationError as error:
+        raise ValueError(reasons_of(error)) from None
+
+
 def small_model_options(spec: str, preset: str) -> dict[str, str]:
     """Return the loop's options for the embedded model, which is too small for the usual ones."""
     return dict(SMALL_MODEL) if spec == "local" and preset == "refine" else {}
@@ -348,13 +402,21 @@ def _options_model() -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for name, option in known_options().items():
         kind = Annotated[str, AfterValidator(_anywhere)] if option.kind is Path else option.kind
-        kind = Annotated[dict[str, Any], BeforeValidator(_judge_content)] if option.kind is dict else kind
+        if option.kind is dict:
+            kind = Annotated[dict[str, Any], BeforeValidator(_judge_content if name == "judge" else _limits)]
         if option.kind in (bool, int, float):
             # Else "true" were a flag, and a number might fit nowhere that it is kept.
             most = MOST_TOKENS if option.kind is int and option.most is None else option.most
             kind = Annotated[kind, Field(ge=option.least, le=most, strict=True)]
+        kind = Annotated[str, AfterValidator(stored_type)] if name == "answer_type" else kind
         fields[name] = (kind if option.default is not None else kind | None, option.default)
     return create_model("Options", __config__=CHECKED, **fields)
+
+
+def _limits(limits: Any) -> dict[str, Any]:
+    if not isinstance(limits, Mapping):
+        raise ValueError(f'limits are an object such as {{"max_rounds": 2}}, not {limits!r:.80}')  # noqa: TRY004
+    return dict(Limits(**limits))
 
 
 def _judge_content(judge: Any) -> dict[str, Any]:
@@ -372,7 +434,8 @@ def _address(spec: str) -> str:
     return spec.strip().partition("#")[0].rstrip("/")
 
 
-def _reasons(error: ValidationError) -> str:
+def reasons_of(error: ValidationError) -> str:
+    """Return the errors in settings that a user gave, each with its name where the message has none."""
     reasons = []
     # Without the input: a spec that is refused for its credential must not be printed.
     for detail in error.errors(include_url=False, include_input=False):

@@ -10,29 +10,23 @@ from typing import TYPE_CHECKING, Any
 from .problems import DEFAULT_DB, BadInputError, bad_input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ..state import Thread
     from ..state.storage.index import RunRow
-    from ..state.threads.history import HistoryStep, ThreadTree
-    from ..state.threads.replay import Replay
-    from .views.drafts import ReadThread
+    from .run_config import RunConfig
 
 __all__ = [
     "OPENAI_DEFAULT",
     "any_reader",
-    "checked_row",
     "checked_thread_id",
     "encryption_key",
+    "every_row",
     "known_id",
     "listing",
     "model_or_default",
     "opened",
-    "read_replay",
-    "read_steps",
     "read_thread",
-    "read_tree",
-    "reading",
     "seal_key",
 ]
 
@@ -112,61 +106,17 @@ def listing(db: str) -> Iterator[Any]:
         yield index
 
 
-@contextmanager
-def reading(db: str, thread_id: str) -> Iterator[Thread]:
-    """Give a thread that can be read; no model is built, so no key is needed.
-
-    Raises:
-        BadInputError: The database can't be opened, or has no such thread.
-    """
-    from ..state import Thread
-
-    with opened(db, read_only=True) as saver:
-        thread_id = known_id(saver, thread_id)
-        yield Thread(any_reader(saver, thread_id), thread_id)
-
-
-def read_thread(db: str, name: str) -> ReadThread:
-    """Return a thread with its state, read; of the loop's threads without importing LangGraph.
-
-    Raises:
-        BadInputError: The database can't be opened, has no such thread, or several begin so.
-    """
-    from .views.drafts import ReadThread, read_values
-
-    return ReadThread(*_read(db, name, "plain_state", read_values))
-
-
-def read_steps(db: str, name: str) -> tuple[str, Sequence[HistoryStep]]:
-    """Return a thread's id and its steps, oldest first; raises as `read_thread`."""
-    return _read(db, name, "plain_history", lambda thread: thread.history())
-
-
-def read_replay(db: str, name: str) -> tuple[str, Replay]:
-    """Return a thread's id and its replay; raises as `read_thread`, or where the thread has no record of ours."""
-    return _read(db, name, "plain_replay", lambda thread: thread.replay())
-
-
-def read_tree(db: str, name: str) -> tuple[str, ThreadTree]:
-    """Return a thread's id and the branches that it is part of; raises as `read_thread`."""
-    from ..state.dual import drive
-    from ..state.threads.history import family, grow_tree
-
-    thread_id, result = _read(db, name, "plain_state", lambda thread: thread.tree())
-    if not isinstance(result, dict):
-        return thread_id, result
-    with listing(db) as saver:
-        return thread_id, grow_tree(thread_id, drive(family(saver.runs, thread_id)))
-
-
-def _read(db: str, name: str, plain: str, read: Callable[[Thread], Any]) -> tuple[str, Any]:
-    """Return the id of a thread, and what is read of it.
+def read_thread(db: str, name: str, plain: str, read: Callable[[Thread], Any]) -> tuple[str, Any]:
+    """Return the id of a thread and the result of a read; of the loop's threads without importing LangGraph.
 
     Args:
         db: The database.
         name: As `known_id` takes it.
         plain: A function of `plain_threads`, which reads a thread's rows without LangGraph.
         read: Reads the thread by its saver, where the rows alone leave a doubt or have a seal to be checked.
+
+    Raises:
+        BadInputError: The database can't be opened, has no such thread, several begin so, or it has no record of ours.
     """
     with listing(db) as saver:
         thread_id = known_id(saver, name)
@@ -176,8 +126,18 @@ def _read(db: str, name: str, plain: str, read: Callable[[Thread], Any]) -> tupl
             result = saver.read_rows(getattr(plain_threads, plain), thread_id)
             if result is not None:
                 return thread_id, result
-    with reading(db, thread_id) as thread, bad_input():
-        return thread_id, read(thread)
+    from ..state import Thread
+
+    with opened(db, read_only=True) as saver, bad_input():
+        return thread_id, read(Thread(any_reader(saver, thread_id), thread_id))
+
+
+def every_row(index: Any, **wanted: Any) -> Iterator[RunRow]:
+    """Yield the row of each thread, or those that `RunIndex.list` finds by what is wanted, the newest first."""
+    last = None
+    while page := index.list(limit=500, before=last, **wanted):
+        yield from page
+        last = page[-1].position
 
 
 def known_id(saver: Any, name: str) -> str:
@@ -198,24 +158,16 @@ def known_id(saver: Any, name: str) -> str:
     return str(ids[0])
 
 
-def checked_row(saver: Any, thread_id: str) -> RunRow | None:
-    """Return a thread's row of the runs index; `None` for one that another saver wrote.
-
-    Raises:
-        BadInputError: There is no such thread.
-    """
-    row: RunRow | None = saver.runs.get(thread_id)
-    # A thread that LangGraph's own saver wrote has checkpoints, and no row.
-    if row is None and saver.get_tuple({"configurable": {"thread_id": thread_id}}) is None:
-        raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
-    return row
-
-
-def any_reader(saver: Any, thread_id: str) -> Any:
+def any_reader(saver: Any, thread_id: str, recipe: RunConfig | None = None) -> Any:
     """Return a graph that reads a thread whether it is there or not, and whoever built its own graph.
 
     It is chosen by the preset that the thread was run with. For a thread whose graph was built in Python, which names
     none, the newest checkpoint tells a search by the state keys that only a search has.
+
+    Args:
+        saver: The database.
+        thread_id: The thread.
+        recipe: Of the thread, where it was read already.
     """
     from ..graphs.presets import PRESETS
     from ..state.checked_values import BadCheckpointError
@@ -227,11 +179,10 @@ def any_reader(saver: Any, thread_id: str) -> Any:
         with suppress(BadCheckpointError):  # whoever reads the thread says so
             checkpoint = saver.get_tuple({"configurable": {"thread_id": thread_id}})
             values = {} if checkpoint is None else checkpoint.checkpoint["channel_values"]
-    try:
-        human = bool(RunConfig.of_thread(saver, thread_id).options.get("human"))
-    except BadInputError:
-        # Built in Python, or by another version: it can be read all the same.
-        human = False
+    if recipe is None:
+        with suppress(BadInputError):  # built in Python, or by another version: it can be read all the same
+            recipe = RunConfig.of_thread(saver, thread_id)
+    human = recipe is not None and bool(recipe.options.get("human"))
     search = row.preset == "branching" if row and row.preset else values.keys() >= SEARCH_KEYS
     return RunConfig.reader(saver, human=human, search=search, own=[*values])
 

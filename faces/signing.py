@@ -13,12 +13,10 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any
 
 __all__ = ["is_own", "signature"]
 

@@ -36,9 +36,8 @@ def _function(name: str) -> str:
 def _builder(preset: Preset, served: Served) -> Callable[[], Any]:
     def build() -> Any:
         model = os.environ.get("REDRAFT_MODEL") or "local"
-        documents = os.environ.get("REDRAFT_DOCUMENTS") or "."
-        found = {served.documents: documents} if served.documents else {}
-        return RunConfig.given(**{"preset": preset.name, "model": model, **served.recipe, **found}).build(None)
+        searched = {served.documents: os.environ.get("REDRAFT_DOCUMENTS") or "."} if served.documents else {}
+        return RunConfig.given(**{"preset": preset.name, "model": model, **served.recipe, **searched}).build(None)
 
     build.__name__ = build.__qualname__ = _function(served.name)
     build.__doc__ = served.line

@@ -14,11 +14,11 @@ from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.mending.ladder import wishes
 from ..nodes.refine import REFINE_PROMPT
-from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
 from ..nodes.writing.sampling import sampled
-from ..state.choices import Arm
-from .loop import build_refine_graph
+from ..nodes.writing.writers import AdaptiveWriter
+from ..state.stopping import Arm
+from .loop import RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..state.critique import AnyVerifier
-    from .loop import RefineGraph
 
 __all__ = ["ADAPTIVE_ARMS", "build_adaptive_graph"]
 
@@ -70,12 +69,13 @@ def build_adaptive_graph(
         'Rain on a roof.'
     """
     check_lists(critics=critics, verifiers=verifiers)
-    if not verifiers and all(isinstance(critic, HumanCritic) for critic in critics):
+    typed = options.get("answer_type") is not None
+    if not verifiers and not typed and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(
             "adaptive chooses by evidence: give --verify (verifiers=) or --critic (critics=), program for numbers or "
             "tests for code; the presets math and code have theirs"
         )
-    checked = bool(verifiers) or any(isinstance(critic, VerifierCritic) for critic in critics)
+    checked = typed or bool(verifiers) or any(isinstance(critic, VerifierCritic) for critic in critics)
     climbs = checked and "refine_prompt" not in options and all(arm.name != "revise" for arm in arms or ())
     default = ADAPTIVE_RUNGS if climbs else ADAPTIVE_ARMS
     arms, names = default if arms is None else arms, [arm.name for arm in default]
@@ -90,11 +90,11 @@ def build_adaptive_graph(
         )
     # Sampled, since a model that is sure of itself writes the same again.
     later = sampled(model)
-    told = wishes([*map(verifier_critic, verifiers), *critics]) if options.get("tell_checks", True) else ""
-    seen = {**seen_by_refiner(options), "told": told}
-    first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if told else GENERATE_PROMPT)
+    requirements = wishes([*map(verifier_critic, verifiers), *critics]) if options.get("tell_checks", True) else ""
+    seen = {**seen_by_refiner(options), "told": requirements}
+    first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if requirements else GENERATE_PROMPT)
     writers = {
-        "sample": PromptedModel(later, first, what="generate_prompt", told=told, own=seen.get("own", ())),
+        "sample": PromptedModel(later, first, what="generate_prompt", told=requirements, own=seen.get("own", ())),
         "revise": PromptedModel(later, options.pop("refine_prompt", REFINE_PROMPT), what="refine_prompt", **seen),
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)

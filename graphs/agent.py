@@ -7,31 +7,29 @@ which have no tools unless the critic is a `tool_critic`, or the base itself is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..nodes.agents.agent_answers import AnswerRefiner
 from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT, agent_judge
 from ..nodes.agents.agent_runs import agent_reviser, agent_writer
 from ..nodes.agents.react import react_agent
-from ..nodes.agents.structured_answers import AnswerRefiner
 from ..nodes.arguments import check_lists, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import parted
 from ..nodes.mending.ladder import wishes
-from ..nodes.writing.prompts import is_prompt, seen_by_refiner
+from ..nodes.writing.prompts import Prompts, is_prompt, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
 
-    from ..nodes.writing.prompts import Prompts
     from ..nodes.writing.writers import Writer
     from ..state.critique import AnyVerifier, Critic
     from ..state.schema import RefineInput, RefineOutput, RefineState
@@ -141,10 +139,12 @@ def build_agent_graph(
     if revise_with_tools and refine is not None:
         raise ValueError("give revise_with_tools= or refine=, not both")
     revising = revising_model(model, refine_temperature)
-    told = wishes([*map(verifier_critic, verifiers), *(critics or [])]) if options.get("tell_checks", True) else ""
-    seen["told"] = told
+    requirements = (
+        wishes([*map(verifier_critic, verifiers), *(critics or [])]) if options.get("tell_checks", True) else ""
+    )
+    seen["told"] = requirements
     defaults = {
-        "generate": agent_writer(base, told=told),
+        "generate": agent_writer(base, told=requirements),
         "critics": [*map(verifier_critic, verifiers), *_judges(critics, critic_prompt, stop_phrase)],
         "refine": _refiners(BASE if revise_with_tools else refine, prompt, base, revising, seen),
         "name": "agent",
@@ -165,7 +165,7 @@ def _judges(critics: Sequence[Any], prompt: Prompts | None, stop_phrase: str) ->
 
 
 def _refiners(refine: Any, prompt: Prompts | None, base: Any, model: Any, seen: Mapping[str, Any]) -> Any:
-    """Return who revises: the agent itself, the model with a prompt, a writer, or several of these by name."""
+    """Return the writer of revisions: the agent, the model with a prompt, a writer, or several of these by name."""
     if prompt is not None and refine is not None and not _is_base(refine):
         raise ValueError("refiner_prompt= is for the model, or for refine='base'; nothing here would read it")
 

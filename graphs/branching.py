@@ -19,14 +19,24 @@ from ..nodes.critics.registry import as_critics
 from ..nodes.fingerprint import fingerprint
 from ..nodes.search.explore import StopWhen, explore_path, prepare_search
 from ..nodes.search.path_run import PathRun
-from ..nodes.search.paths import BranchingOutput, BranchingState, SearchKind, search_options
+from ..nodes.search.paths import (
+    BranchingOutput,
+    BranchingState,
+    SearchKind,
+    Variation,
+    check_critics,
+    names_of,
+    search_options,
+    varied_options,
+)
 from ..nodes.search.ranking import PAIRWISE_PROMPT, PairwiseJudge
 from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import SharedBudgets
-from ..nodes.search.variations import Variation, check_critics, names_of, varied_options
+from ..nodes.verify.answer_type import answer_type_of
 from ..nodes.writing.prompts import Prompt, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
+from ..state.open_state import typed_schemas
 from ..state.schema import RefineInput
 from ..state.threads.checked_graph import compiled
 from ..state.threads.kind import kind_of
@@ -131,10 +141,11 @@ def build_branching_graph(
     refuse(options, OURS)
     if wrong := [one for one in vary if not isinstance(one, Variation)]:
         raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")
-    critics = _critics(model, critics, verifiers, options.get("feedback"), critic_prompt)
+    critics = _critics(model, critics, verifiers, options, critic_prompt)
     compare = _comparing(judge, judge_prompt)
     prices = price_table(prices)
     keep = seen_by_refiner(options)["keep"]
+    options["answer_type"] = answer = answer_type_of(options.get("answer_type"))
     several = list(vary) or [Variation()]
     names = names_of(several)
     shared = {**options, "critics": critics, "prices": prices}
@@ -159,7 +170,7 @@ def build_branching_graph(
     opening = prepare_search(
         budgets,
         limits=first,
-        keep=keep,
+        options=search_options(keep, answer),
         fingerprint=identity,
         branching_factor=branching_factor,
         variations=len(several),
@@ -177,7 +188,9 @@ def build_branching_graph(
         prices=prices,
     )
 
-    graph = StateGraph(BranchingState, input_schema=RefineInput, output_schema=BranchingOutput)
+    schemas: Any = (BranchingState, BranchingOutput)
+    state, output = schemas if answer is None else typed_schemas(BranchingState, BranchingOutput, answer)
+    graph = StateGraph(state, input_schema=RefineInput, output_schema=output)
     graph.add_node("prepare", opening)
     graph.add_node("branch", _drawn(explore, loops[0]))
     graph.add_node("select", choose)
@@ -188,7 +201,7 @@ def build_branching_graph(
     # The same store for the search and its paths, which get it with the other options.
     search: BranchingGraph = compiled(
         graph,
-        SearchKind(identity, search_options(keep)),
+        SearchKind(identity, search_options(keep, answer)),
         checkpointer=checkpointer,
         store=options.get("store"),
         name=name,
@@ -200,13 +213,13 @@ def _critics(
     model: BaseChatModel,
     critics: Sequence[Any] | None,
     verifiers: Sequence[AnyVerifier],
-    feedback: Any,
+    options: Mapping[str, Any],
     prompt: Prompts | None,
 ) -> list[Any]:
     """Return the critics of every path."""
     check_lists(critics=critics, verifiers=verifiers)
     check_critics(critics or ())
-    if critics is None and not verifiers and feedback is None:
+    if critics is None and not verifiers and options.get("feedback") is None and options.get("answer_type") is None:
         # One for all, on the writer of most: scores of different judges can't be compared.
         critics = [model]
     return [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]

@@ -9,16 +9,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.arguments import check_lists
+from ..nodes.arguments import check_lists, refuse
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
 from ..nodes.verify.code_replies import code_task, read_code
-from ..nodes.writing.adaptive import AdaptiveWriter
-from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
-from ..state.choices import Arm
-from .loop import TASK_ONLY, build_refine_graph
+from ..nodes.writing.writers import AdaptiveWriter, EvidenceWriter
+from ..state.stopping import Arm
+from .loop import TASK_ONLY, RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.programs import ProgramRunner
-    from .loop import RefineGraph
 
 __all__ = [
     "CODE_ARMS",
@@ -93,8 +91,9 @@ def build_code_graph(
     """
     from ..nodes.programs import default_sandbox
 
+    refuse(options, {"answer_type": "has no use here: the answer is code"})
     verifier = passes_visible_tests(sandbox or default_sandbox(), tests=tests, entry_point=entry_point)
-    shown = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])
+    shown_tests = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])
     if critics is not None and critic_prompt is not None:
         raise ValueError("critic_prompt= is for the model that judges; give yours its prompt: model_critic(…, prompt=)")
     if critics is None:
@@ -103,13 +102,13 @@ def build_code_graph(
         critics = [] if critic_prompt is None else [judge(prompt=critic_prompt, what="critic_prompt")]
     check_lists(critics=critics)
     seen = seen_by_refiner(options)
-    generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown))
+    generate = options.get("generate_prompt", CODE_GENERATE_PROMPT.replace("TESTS", shown_tests))
     own = options.pop("refine_prompt", None)
-    after_tests = evidence_prompt or own or CODE_RETRY_PROMPT.replace("TESTS", shown)
+    after_tests = evidence_prompt or own or CODE_RETRY_PROMPT.replace("TESTS", shown_tests)
     later = sampled(model)  # a model that is sure of itself writes the same code again
     repair = EvidenceWriter(
         later,
-        own or CODE_REFINE_PROMPT.replace("TESTS", shown),
+        own or CODE_REFINE_PROMPT.replace("TESTS", shown_tests),
         evidence="tests",
         evidence_prompts=after_tests,
         **seen,

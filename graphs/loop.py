@@ -8,60 +8,65 @@ START → prepare → generate → feedback → check ──┬─ stop_reason s
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
-from ..nodes.critics.critics import CALLABLE, NamedCritic, VerifierCritic, name_critics, verifier_critic
+from ..nodes.critics.critics import (
+    CALLABLE,
+    NamedCritic,
+    VerifierCritic,
+    name_critics,
+    takes,
+    typed_judges,
+    verifier_critic,
+)
 from ..nodes.critics.registry import as_critics
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
 from ..nodes.generate import generate as generate_step
-from ..nodes.mending.ladder import LADDER, Ladder, wishes
+from ..nodes.mending.ladder import LADDER, Ladder, wished, wishes
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import REFINE_PROMPT
 from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
-from ..nodes.runtime.step import Router, Step
+from ..nodes.runtime.step import Step
 from ..nodes.runtime.superstep import Superstep
-from ..nodes.writing.adaptive import AdaptiveWriter
-from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, seen_by_refiner
+from ..nodes.verify.answer_type import AnswerType, answer_type_of, known_type, schema_option
+from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, known_verifier, seen_by_refiner, with_schema
 from ..nodes.writing.sampling import sampled
-from ..nodes.writing.standing import known_verifier
-from ..nodes.writing.writers import Writer, as_refiner, as_writer
+from ..nodes.writing.writers import AdaptiveWriter, ChooseRefiner, Writer, as_refiner, as_writer, given_drafts
 from ..state.open_state import open_schemas, own_keys, schemas_with
-from ..state.stopping import is_checked
+from ..state.stopping import Arm, is_checked
 from ..state.threads.checked_graph import compiled
 from ..state.threads.loop_kind import LoopKind
+from ..state.typed_answer import ANSWER_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.store.base import BaseStore
 
     from ..nodes.runtime.meter import Prices
-    from ..nodes.writing.writers import ChooseRefiner
-    from ..state.choices import Arm
     from ..state.critique import AnyVerifier
     from ..state.schema import RefineInput, RefineOutput, RefineState
 
-    RefineGraph = CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]
-
-__all__ = ["TASK_ONLY", "build_refine_graph", "loop_reader", "price_table"]
+__all__ = ["TASK_ONLY", "LoopParts", "build_refine_graph", "loop_reader", "price_table"]
 
 LOG = logging.getLogger("redraft")
 
 Checkpoints = Literal["step", "round"]
+
+RefineGraph: TypeAlias = "CompiledStateGraph[RefineState, None, RefineInput, RefineOutput]"
 
 SUPERSTEPS = {("step", False): 3, ("step", True): 4, ("round", False): 1, ("round", True): 3}
 """Supersteps of a round, by the checkpoints and whether a person judges."""
@@ -80,6 +85,26 @@ def route(state: RefineState) -> Literal["refine", "__end__"]:
 def route_draft(state: RefineState) -> Literal["feedback", "generate"]:
     """Have an error raised by the node that it came from, once what it cost is stored."""
     return "generate" if state.get("raised") is not None else "feedback"
+
+
+class Router(Runnable[Any, str]):
+    """A function of the state that names the node to go to, called in place.
+
+    LangGraph hands a plain function to a thread in an async run, which costs more than a router does.
+
+    Args:
+        function: Takes the state and returns the name of a node.
+    """
+
+    def __init__(self, function: Callable[[Any], str]) -> None:
+        self.name = function.__name__
+        self.function = function
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        return self.function(input)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
+        return self.function(input)
 
 
 def wire(
@@ -127,6 +152,18 @@ def wire(
     add(refine, "feedback", within=judged)
 
 
+class LoopParts(NamedTuple):
+    """The parts of a loop, of which others can be built: the baselines of an evaluation, say."""
+
+    first: Writer
+    """Writes first drafts."""
+    sample: Writer
+    """Writes another first draft."""
+    critics: tuple[NamedCritic, ...]
+    answer_type: Any
+    limits: Mapping[str, Any]
+
+
 def build_refine_graph(
     model: BaseChatModel | None = None,
     *,
@@ -146,13 +183,14 @@ def build_refine_graph(
     judge_last: bool = True,
     critics_after: CriticsAfter = "undecided",
     tell_checks: bool = True,
-    rungs: Sequence[Arm] = LADDER,
+    rungs: Sequence[Arm | str] = LADDER,
     limits: Mapping[str, Any] | None = None,
     prices: Prices | Mapping[str, Any] | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     journal: bool | None = None,
     checkpoints: Checkpoints = "step",
     store: BaseStore | None = None,
+    answer_type: Any = None,
     state_schema: type[Any] | None = None,
     input_schema: type[Any] | None = None,
     chat: bool = True,
@@ -172,7 +210,8 @@ def build_refine_graph(
         verifiers: Programs that judge, `(task, draft) -> Critique`, each as `verifier_critic` makes a critic of it.
         generate: Writes the first draft, where the input has no `draft`: a callable over the state, a Runnable, an
             agent, or a compiled graph.
-        feedback: Takes the state and returns a Critique, or several; stands in for the critics.
+        feedback: Takes the state and returns a Critique, a verdict as a verifier's, or several; stands in for the
+            critics.
         check: Takes the state and returns a stop reason or `None`; stands in for the stop logic. Which draft is the
             answer it does not say; `redraft.state.best_draft(state["events"])` tells it.
         refine: Writes revisions, like `generate`. Or several refiners by name, of which one writes each revision and is
@@ -194,6 +233,7 @@ def build_refine_graph(
         tell_checks: Whether the model is told, with the task, what the verifiers want.
         rungs: Where verifiers judge, the ways to mend a draft in order, and how often each may bring nothing: `mend`
             (the draft and what one check found), `rewrite` (the draft out of sight), `sample` (from the task alone).
+            By its name alone one has its usual tries.
         limits: Used where the caller gives none.
         prices: Turns tokens into dollars: a `redraft.models.PriceTable`, or what it takes. Default: the bundled list.
         checkpointer: As in `StateGraph.compile`.
@@ -204,6 +244,11 @@ def build_refine_graph(
             superstep that writes it, which takes a durable run less CPU (see `docs/threads.md`). Results and forks
             are the same, and a thread that was begun with one goes on with the other.
         store: As in `StateGraph.compile`: what nodes of yours remember from one thread to the next.
+        answer_type: The type of the answer: a pydantic model, a dataclass, a TypedDict, a list or union of them, or a
+            JSON Schema. The model is asked for it, a draft in the record is its JSON, and what does not fit is
+            feedback that names the field. A judge whose `draft` is annotated as another type than `str` is given the
+            object, a writer may return one, and that of the answer is the output's `structured_response`. With no
+            other judge, what fits is accepted.
         state_schema: A TypedDict with keys of yours beside the loop's. A caller may give them with the task, they stay
             with the thread until they are given again, stand in prompts by their names, reach critics and verifiers
             that take `state`, and come back in the output. LangGraph drops all others that a node writes.
@@ -215,7 +260,7 @@ def build_refine_graph(
         ValueError: A model or writer is missing, a prompt or limit makes no sense, a refiner could never be chosen,
             `judge_last=False` stands beside a verifier (judging is free then), `checkpoints` is neither of the two, or
             `journal=True` stands beside a saver that is not of `open_checkpointer`.
-        TypeError: A critic or writer is not callable.
+        TypeError: A critic, writer or function is not callable, or takes other arguments.
 
     Example:
         >>> from redraft import build_refine_graph, uses_words, verifier_critic
@@ -226,10 +271,13 @@ def build_refine_graph(
         'Rain falls. It drums on the roof.'
     """
     prices = price_table(prices)
+    answer = answer_type_of(answer_type)
     if checkpoints not in get_args(Checkpoints):
         raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
     own = tuple(own_keys(state_schema))
-    named = _judges(model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last, own=own)
+    named = _judges(
+        model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last, own=own, answer=answer
+    )
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
     # People lead from draft to draft, and rank none of them.
@@ -239,36 +287,34 @@ def build_refine_graph(
     critic_names = None if feedback is not None else [critic.name for critic in named]
     # What knows the gold answer tells no writer anything.
     checks = {one.name: one.call for one in named if isinstance(one.call, VerifierCritic) and not one.oracle}
-    told = wishes(checks.values()) if tell_checks else ""
+    requirements = _told(checks, tell_checks=tell_checks)
     first, revise = _writers(
         model,
-        (generate, generate_prompt),
-        (refine, refine_prompt),
+        (given_drafts(generate, answer, keep=keep), generate_prompt),
+        (given_drafts(refine, answer, keep=keep), refine_prompt),
         choose_refiner,
         critics=critic_names,
         checks=checks,
         seen={"keep": keep, "memory": memory},
-        asking={"told": told, "own": own},
+        asking={"told": requirements, "own": own},
         rungs=rungs,
     )
 
-    # The same words to a model that is sure of itself would bring the same refusal.
-    again = copy(first)
-    if isinstance(again, PromptedModel):
-        again.model = sampled(again.model)
-
+    schema = _schema_wanted(answer, checks)
+    first, revise = with_schema(first, schema), with_schema(revise, schema)
     # Kept with the task: a replay, a report and the page fold the record by the rules that the run had.
     options = {
         "keep": keep,
         "judge_last": judge_last,
         "asks": bool(named) and judge_last,
         "custom_check": check is not None,
+        **schema_option(answer),
+        **_arms_option(revise),
+        **({"wishes": texts} if (texts := wished(checks.values())) else {}),
     }
-    if isinstance(revise, AdaptiveWriter):
-        options["arms"] = [list(arm) for arm in revise.arms]
 
-    state, given, output = open_schemas(state_schema, input_schema, chat=chat)
-    graph = StateGraph(state, input_schema=given, output_schema=output)
+    state, input_type, output = open_schemas(state_schema, input_schema, chat=chat, answer=answer)
+    graph = StateGraph(state, input_schema=input_type, output_schema=output)
     rules = {"keep": keep, "judge_last": judge_last, "memory": memory, "critics_after": critics_after}
     identity = fingerprint(
         ["prepare", "generate", "feedback", *(["human"] if people else []), "check", "refine"],
@@ -276,7 +322,7 @@ def build_refine_graph(
         critics=named,
         options={**rules, "check": check, "choose_refiner": choose_refiner},
     )
-    no_draft = getattr(generate, "no_draft", "")
+    no_draft, again = getattr(generate, "no_draft", ""), _asked_again(first)
     opening = prepare_step(
         prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
     )
@@ -284,16 +330,24 @@ def build_refine_graph(
     wire(
         graph,
         prepare=opening,
-        generate=generate_step(first, prices=prices, raises_later=True),
+        generate=generate_step(first, answer=answer, prices=prices, raises_later=True),
         feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
-        refine=refine_step(revise, keep=keep, first=again, prices=prices),
+        refine=refine_step(revise, keep=keep, first=again, answer=answer, prices=prices),
         one_a_round=checkpoints == "round",
     )
     # `Thread` asks a graph for its kind, to know how a thread of it is replayed and forked.
-    kind = LoopKind(people=bool(people), fingerprint=identity, options=options, own=own, known_verifier=known_verifier)
+    kind = LoopKind(
+        people=bool(people),
+        fingerprint=identity,
+        options=options,
+        own=own,
+        known_verifier=known_verifier,
+        known_type=known_type(answer),
+        parts=LoopParts(generate or first, generate or again, tuple(named), answer_type, dict(limits or {})),
+    )
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.
     return loop if journal is None else loop.with_config(configurable=journal_option(journal, checkpointer))
@@ -308,23 +362,57 @@ def _judges(
     prompt: Prompts | None,
     judge_last: bool,
     own: Sequence[str],
+    answer: AnswerType | None,
 ) -> list[NamedCritic]:
-    """Return the critics of a loop: those given, the function in their place, or else the model itself."""
+    """Return the critics of a loop: those given, the function in their place, or else the model itself.
+
+    Of typed drafts a program looks at the type first, and says nothing of what fits where others judge.
+    """
     check_lists(critics=critics, verifiers=verifiers)
-    if model is None and feedback is None and not critics and not verifiers:
+    if model is None and feedback is None and answer is None and critics is None and not verifiers:
         raise ValueError(NO_MODEL)
     if feedback is not None and (critics or verifiers):
         raise ValueError("give critics= or feedback=, not both: feedback= stands in for the critics")
-    if critics is None and not verifiers and feedback is None:
+    if critics is None and not verifiers and feedback is None and answer is None:
         critics = [model]
         say_uncalibrated()
     judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]
     if feedback is not None:
+        if not isinstance(feedback, Runnable) and not takes(feedback, {}):
+            raise TypeError(f"feedback is a callable that takes the state, not {feedback!r:.200}")
         return [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
+    if answer is not None:
+        judges = typed_judges(answer, judges)
     named = name_critics(judges, model=model, own=own)
     if not judge_last and any(critic.verifier for critic in named):
         raise ValueError("judge_last=False with a verifier: judging the last draft is free, so leave it True")
     return named
+
+
+def _asked_again(first: Writer) -> Writer:
+    """Return the writer of first drafts for another try: the same words to a model that is sure of itself bring the
+    same refusal."""
+    again = copy(first)
+    if isinstance(again, PromptedModel):
+        again.model = sampled(again.model)
+    return again
+
+
+def _arms_option(refine: Writer) -> dict[str, Any]:
+    """Return the arms of who revises as an option of the record; empty where it has none."""
+    return {"arms": [list(arm) for arm in refine.arms]} if isinstance(refine, AdaptiveWriter) else {}
+
+
+def _schema_wanted(answer: AnswerType | None, checks: Mapping[str, VerifierCritic]) -> Mapping[str, Any] | None:
+    """Return the schema that a model is asked for: that of the answer, else of a verifier among the critics."""
+    wanted = [answer, *(check.verifier for check in checks.values())]
+    schemas = (getattr(one, "schema", None) for one in wanted)
+    return next((schema for schema in schemas if isinstance(schema, Mapping)), None)
+
+
+def _told(checks: Mapping[str, VerifierCritic], *, tell_checks: bool) -> str:
+    """Return the wishes of verifiers as they are told with the task; those of an answer's type in any case."""
+    return wishes([one for one in checks.values() if tell_checks or one.name == ANSWER_TYPE])
 
 
 def _writers(
@@ -337,9 +425,9 @@ def _writers(
     checks: Mapping[str, VerifierCritic],
     seen: Mapping[str, Any],
     asking: Mapping[str, Any],
-    rungs: Sequence[Arm],
+    rungs: Sequence[Arm | str],
 ) -> tuple[Writer, Writer]:
-    """Return who drafts and who revises: each the writer given, or the model asked with its prompt.
+    """Return the writers of drafts and of revisions: each the writer given, or the model asked with its prompt.
 
     `asking` holds what a model is told with the task, and which keys of one's own its prompts may name.
     """
@@ -367,8 +455,8 @@ def _writers(
             **asking,
         )
         return drafts, ladder
-    given = (REFINE_PROMPT if refine_prompt is None else refine_prompt) if refine is None else refine
-    return drafts, as_refiner(given, choose_refiner, asked, critics=critics, **seen)
+    refiner = (REFINE_PROMPT if refine_prompt is None else refine_prompt) if refine is None else refine
+    return drafts, as_refiner(refiner, choose_refiner, asked, critics=critics, **seen)
 
 
 def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False, own: Sequence[str] = ()) -> RefineGraph:
@@ -382,11 +470,14 @@ def loop_reader(checkpointer: BaseCheckpointSaver[Any], *, human: bool = False, 
         own: Keys of their state; a fork keeps those that are not the loop's.
     """
     nodes = {name: Step(name, _nothing) for name in ("prepare", "generate", "feedback", "check", "refine")}
-    state, given, output = schemas_with(own)
-    graph = StateGraph(state, input_schema=given, output_schema=output)
+    state, input_type, output = schemas_with(own)
+    graph = StateGraph(state, input_schema=input_type, output_schema=output)
     wire(graph, **nodes, human=Step("human", _nothing) if human else None, one_a_round=False)
     reader: RefineGraph = compiled(
-        graph, LoopKind(people=human, known_verifier=known_verifier), checkpointer=checkpointer, name="refine"
+        graph,
+        LoopKind(people=human, known_verifier=known_verifier, known_type=known_type(None)),
+        checkpointer=checkpointer,
+        name="refine",
     )
     return reader
 

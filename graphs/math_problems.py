@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
 
+from ..nodes.arguments import refuse
 from ..nodes.critics.critics import model_critic
 from ..nodes.critics.program_critic import OUTVOTED, program_critic
 from ..nodes.verify.numeric_answers import extract_number
-from ..nodes.writing.adaptive import AdaptiveWriter
-from ..nodes.writing.evidence_writer import EvidenceWriter
 from ..nodes.writing.prompts import PromptedModel, Prompts, chat_prompt, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
-from ..state.choices import Arm
-from .loop import TASK_ONLY, build_refine_graph
+from ..nodes.writing.writers import AdaptiveWriter, EvidenceWriter
+from ..state.stopping import Arm
+from .loop import TASK_ONLY, RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
     from ..nodes.programs import ProgramRunner
     from ..state.critique import Critic
-    from .loop import RefineGraph
 
     MathCritic = Literal["program", "self"] | BaseChatModel | Critic
 
@@ -89,6 +88,7 @@ def build_math_graph(
         >>> graph.invoke({"task": "Ann has 3 bags of 4 pears. How many pears is that?"})["stop_reason"]
         'accepted'
     """
+    refuse(options, {"answer_type": "has no use here: the answer of a solution is its last line, a number"})
     several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
     replaced = critics is not None or "feedback" in options
     if critic_prompt is not None and (replaced or critic == "program"):
@@ -138,7 +138,12 @@ def build_few_shot_graph(model: BaseChatModel, **options: Any) -> RefineGraph:
 
 
 def build_majority_graph(
-    model: BaseChatModel, *, samples: int = 5, temperature: float = 0.7, **options: Any
+    model: BaseChatModel,
+    *,
+    samples: int = 5,
+    temperature: float = 0.7,
+    read_answer: Callable[[str], Hashable | None] = extract_number,
+    **options: Any,
 ) -> RefineGraph:
     """Return the baseline of several samples and a vote: the answer is a solution with the most frequent number.
 
@@ -146,13 +151,14 @@ def build_majority_graph(
         model: Asked `samples` times at once.
         samples: How often, 1 or more.
         temperature: Sampling temperature of the calls.
+        read_answer: Reads the answer that is voted on out of a solution; `None` casts no vote. Default: its number.
         options: Everything else that `build_refine_graph` takes.
 
     Raises:
         ValueError: At build: `samples` is below 1.
     """
     prompt = options.pop("generate_prompt", MATH_GENERATE_PROMPT)
-    writer = MajorityWriter(model, prompt, samples=samples, answer=extract_number, temperature=temperature)
+    writer = MajorityWriter(model, prompt, samples=samples, answer=read_answer, temperature=temperature)
     return _baseline(model, f"majority-{samples}", prompt, {"generate": writer, **options})
 
 

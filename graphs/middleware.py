@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.types import Command
 
+from ..models.schema_requests import bound_to_schema, refuses_schema, structured_text
 from ..nodes.agents.agent_answers import ENDED, OUT_OF_STEPS, HandedOver, run_in
-from ..nodes.agents.agent_feedback import AGENT_FEEDBACK_PROMPT, AgentFeedback
-from ..nodes.agents.agent_judge import WitnessCritic, agent_judge
+from ..nodes.agents.agent_judge import AGENT_FEEDBACK_PROMPT, AgentFeedback, WitnessCritic, agent_judge
 from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
-from ..nodes.critics.critics import name_critics
+from ..nodes.critics.critics import name_critics, name_of, typed_judges
 from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
@@ -29,16 +29,18 @@ from ..nodes.generate import generate as generate_step
 from ..nodes.mending.ladder import wishes
 from ..nodes.prepare import prepare as prepare_step
 from ..nodes.refine import refine as refine_step
-from ..nodes.runtime.dual import Do
-from ..nodes.runtime.meter import BudgetSpentError
+from ..nodes.runtime.meter import BudgetSpentError, Prices
 from ..nodes.runtime.step import Step, Steps, call
+from ..nodes.verify.answer_type import answer_type_of, schema_option
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..nodes.writing.replies import reply_in
-from ..state.events import append_events
+from ..state.checked_channels import append_events
+from ..state.dual import Do
 from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, summary_of
+from ..state.summary import attempts, best_draft, summary_of
+from ..state.typed_answer import ANSWER_TYPE, structured_response
 from .loop import price_table
 
 try:
@@ -58,7 +60,7 @@ try:
         with_files,
     )
 except ImportError as error:
-    raise ImportError(f'RefineMiddleware needs LangChain\'s agents: pip install "redraft[agents]" ({error})') from None
+    raise ImportError(f'RefineMiddleware needs an extra: pip install ".[agents]" in a checkout ({error})') from None
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -68,7 +70,6 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
     from ..nodes.agents.agent_state import Spent
-    from ..nodes.runtime.meter import Prices
     from ..state.critique import Critic
     from ..state.events import Event
 
@@ -107,6 +108,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         files: Patterns of paths, such as `"/report.md"` or `"/out/*"`: files in a deep agent's state that belong to its
             answer. They are judged after it, and in the end are those of the best draft. Not with structured responses.
         tell_checks: Whether the agent is told in its system prompt what the verifiers among the critics want.
+        answer_type: The type of the answers, as in `build_refine_graph`; then no critic is needed. The object of the
+            best one is `structured_response`.
         prices: As in `build_refine_graph`.
 
     Raises:
@@ -128,7 +131,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
 
     def __init__(
         self,
-        critics: Sequence[Critic | BaseChatModel],
+        critics: Sequence[Critic | BaseChatModel] = (),
         *,
         max_rounds: int | None = None,
         limits: Mapping[str, Any] | None = None,
@@ -137,34 +140,37 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         critics_after: CriticsAfter = "undecided",
         files: Sequence[str] = (),
         tell_checks: bool = True,
+        answer_type: Any = None,
         prices: Prices | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self._answer = answer = answer_type_of(answer_type)
         self._files = (files,) if isinstance(files, str) else tuple(files)
         check_lists(critics=critics)
-        if not critics:
+        if not critics and answer is None:
             raise ValueError("critics is empty: nobody would judge the agent's answers")
         judges = [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
-        named = name_critics(judges, model=None)
+        named = name_critics(judges if answer is None else typed_judges(answer, judges), model=None)
         people = [critic for critic in named if critic.human]
         others = [critic for critic in named if not critic.human]
         prices = price_table(prices)
         self._keep: Keep = seen_by_refiner({"keep": keep, "judge_last": bool(others)})["keep"]
         self._prices = prices
-        self._told = wishes(critics).strip() if tell_checks else ""
+        self._told = wishes([one for one in judges if tell_checks or name_of(one) == ANSWER_TYPE]).strip()
         self._feedback_text = AgentFeedback(feedback_prompt)
         self._limits = Limits(**merged_limits(limits, None if max_rounds is None else {"max_rounds": max_rounds}))
-        options = {"keep": self._keep, "judge_last": True, "asks": True, "custom_check": False}
-        made = fingerprint(
+        options: dict[str, Any] = {"keep": self._keep, "judge_last": True, "asks": True, "custom_check": False}
+        options |= schema_option(answer)
+        prints = fingerprint(
             ["prepare", "agent", "feedback", *(["human"] if people else []), "check"],
             writers={"agent": self._feedback_text},
             critics=named,
             options={"keep": self._keep, "critics_after": critics_after, **({"files": files} if files else {})},
         )
         agent = HandedOver()
-        self._prepare = prepare_step(options=options, fingerprint=made, prices=prices)
-        self._generate = generate_step(agent, prices=prices)
-        self._refine = refine_step(agent, keep=self._keep, prices=prices)
+        self._prepare = prepare_step(options=options, fingerprint=prints, prices=prices)
+        self._generate = generate_step(agent, answer=answer, prices=prices)
+        self._refine = refine_step(agent, keep=self._keep, answer=answer, prices=prices)
         self._feedback = feedback_step(others, critics_after=critics_after, asks_about=not people, prices=prices)
         self._human = feedback_step(people, name="human", critics_after=critics_after) if people else None
         self._check = check_step(keep=self._keep, steps_a_round=STEPS_A_ROUND)
@@ -224,11 +230,13 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         loop = {**loop_state(state), "task": asked, "limits": self._limits}
         update = yield from self._prepare.logic(loop, config)
         values = {name: value for name, value in update.items() if name != "events"}
-        opened = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}}
+        # That of an earlier turn is no answer to this one.
+        typed = {name: values.pop(name) for name in ("structured_response",) if name in values}
+        opened = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}, **typed}
         return {**opened, "_refine_spent": None, "_refine_kept": None}
 
     def _no_more(self, state: Mapping[str, Any]) -> Spent:
-        """Return why the agent may not call a model: a spent budget, an error, or too few steps; else nothing."""
+        """Return the reason to call no model any more: a spent budget, an error, too few steps; else none."""
         loop, spent = loop_state(state), spent_so_far(state)
         if spent.get("budget") or spent.get("error"):
             return {"budget": spent.get("budget", ""), "error": spent.get("error", "")}
@@ -242,13 +250,35 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         if self._told:
             system = f"{request.system_prompt}\n\n{self._told}" if request.system_prompt else self._told
             request = request.override(system_message=SystemMessage(system))
-        response, spent = yield from self._counted(handler, request, config)
+        response, spent = yield from self._asked(handler, request, config)
         if isinstance(response, Exception):
             response = ModelResponse(result=[])  # `before_model` goes to the end next
         elif (reply := reply_in({"messages": list(response.result)})) is not None:
             spent["said"] = reply.id
-        made: Any = ExtendedModelResponse(response, Command(update={"_refine_spent": spent}))
-        return made  # type: ignore[no-any-return]
+        extended: Any = ExtendedModelResponse(response, Command(update={"_refine_spent": spent}))
+        return extended  # type: ignore[no-any-return]
+
+    def _asked(self, target: Any, request: Any, config: RunnableConfig) -> Generator[Any, Any, tuple[Any, Spent]]:
+        """Make a model call with the schema of a typed answer in it, or without where its provider refuses that.
+
+        Where the agent may call tools the schema stands in the system prompt alone: servers take one of the two.
+        """
+        schema = None if self._answer is None or request.tools else self._answer.schema
+        held: Any = None if schema is None else bound_to_schema(request.model, schema)
+        if schema is not None and held is not None:
+            constrained = request.override(model_settings={**request.model_settings, **held.kwargs})
+            try:
+                response, spent = yield from self._counted(target, constrained, config)
+            except Exception as error:
+                if not refuses_schema(error):
+                    raise
+            else:
+                if not isinstance(response, Exception):
+                    response.result[:] = [
+                        structured_text(one, schema) if isinstance(one, AIMessage) else one for one in response.result
+                    ]
+                return response, spent
+        return (yield from self._counted(target, request, config))
 
     def _used(self, given: Any, config: RunnableConfig) -> Steps:
         """Make a tool call, below which models may be called: a subagent's, say."""
@@ -308,10 +338,19 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             loop = _after(loop, (yield from self._human.logic(loop, config)))
         decided = yield from self._check.logic({**loop, "remaining_steps": _steps_left(state)}, config)
         loop = _after(loop, decided)
-        told = said_in_conversation(state, loop, feedback=self._feedback_text, keep=self._keep, files=self._files)
+        text = said_in_conversation(state, loop, feedback=self._feedback_text, keep=self._keep, files=self._files)
+        if self._answer is not None and loop["stop_reason"] is not None:
+            text |= structured_response(loop["events"], self._answer.parsed)
+            answer = text["structured_response"]
+            # A saver of `open_checkpointer` keeps it as its JSON, as that of a graph does.
+            if (types := getattr(_serializer(config), "answers", None)) is not None:
+                types.update(map(type, [answer, *answer] if isinstance(answer, list | tuple) else [answer]))
+            if (best := best_draft(loop["events"], keep=self._keep)) is not None:
+                text["messages"] = [one.model_copy(update={"content": best.text}) for one in text.get("messages", ())]
         news = [*news, *loop.pop("events")[len(state["_refine_events"]) :]]
-        loop.pop("judge_again", None)
-        return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **told}
+        for name in ("judge_again", "structured_response"):
+            loop.pop(name, None)
+        return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **text}
 
     def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Return the events of an answer: the draft or revision that it is, and what critics other than people say."""
@@ -362,9 +401,14 @@ def _refusal(request: ToolCallRequest, why: str) -> Any:
     return ToolMessage(why, tool_call_id=called["id"], name=called["name"], status="error")
 
 
+def _serializer(config: RunnableConfig) -> Any:
+    """Return the serializer of the saver in force; `None` where there is none."""
+    return getattr(config.get("configurable", {}).get(CHECKPOINTER), "serde", None)
+
+
 def _unkept(result: Any, config: RunnableConfig) -> str:
-    """Return why the thread's saver refuses a tool's result, of over 64 MiB say; empty where it is kept."""
-    serde = getattr(config.get("configurable", {}).get(CHECKPOINTER), "serde", None)
+    """Return the reason why the thread's saver refuses a tool's result, of over 64 MiB say; empty where it is kept."""
+    serde = _serializer(config)
     try:
         if serde is not None:
             serde.dumps_typed(result.update if isinstance(result, Command) else [result])

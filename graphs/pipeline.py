@@ -162,9 +162,9 @@ def build_pipeline_graph(
             step = _own_step(name, own, model, prices)
         else:
             step = asks(scored=scored).step(name, tools=tools, again=again, raises_later=True)
-        given: dict[str, Any] = {"opened": opened, "folders": folders, "documents": documents}
-        given |= {"k": k, "prices": prices}
-        return reason(step, name, label=label, only_first=only_first, **given)
+        options: dict[str, Any] = {"opened": opened, "folders": folders, "documents": documents}
+        options |= {"k": k, "prices": prices}
+        return reason(step, name, label=label, only_first=only_first, **options)
 
     # Comments rank no text before another; programs do, and scores, where they come last.
     writing = [step.name for step in parsed.steps if step.step_kind.role]
@@ -175,7 +175,10 @@ def build_pipeline_graph(
         "pipeline": str(parsed),
         "documents": documents,
         "k": k,
-        "tools": ", ".join(sorted(_tool_name(tool) for tool in tools)) or None,
+        "tools": ", ".join(
+            sorted(str(getattr(tool, "name", None) or getattr(tool, "__name__", tool)) for tool in tools)
+        )
+        or None,
     }
     identity = _identity(parsed, asks(scored=judged), built, options)
     graph = StateGraph(PipelineState, input_schema=PipelineInput, output_schema=RefineOutput)
@@ -273,10 +276,6 @@ def _node(
     if step.name in ("UseDir", "UseIndex"):
         return use_dir(_named_folder(step), opened=opened, name=step.name)
     return set_topic(step.value, keep=keep, fingerprint=made) if step.name == "SetTopic" else set_query(step.value)
-
-
-def _tool_name(tool: Any) -> str:
-    return str(getattr(tool, "name", None) or getattr(tool, "__name__", tool))
 
 
 def _named_folder(step: PipelineStep) -> str:

@@ -1,17 +1,31 @@
 """Preset: the declaration of a graph that the shell, the server and LangGraph's Studio know by name. Internal.
 
+Below are the options that several share: a name means one thing in all of them.
+
 It imports no graph, so that a help page can be shown at once: a builder imports what it needs when it is called.
 These are named tuples for the same reason: data classes take longer to define.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-__all__ = ["Conversation", "Option", "Preset", "Served"]
+__all__ = [
+    "COMMON",
+    "DOCUMENTS",
+    "HUMAN",
+    "INDEX",
+    "JUDGE",
+    "RUNGS",
+    "THRESHOLD",
+    "TOP_K",
+    "Conversation",
+    "Option",
+    "Preset",
+    "Served",
+]
 
 Conversation: TypeAlias = Literal["all", "system", "none", "messages"]
 """What a graph is told of a chat client's conversation before its last message, which is the task. `"system"`, where
@@ -96,3 +110,83 @@ class Preset(NamedTuple):
     serves: Sequence[Served] | None = None
     """How a server offers it; default: under its name, with no options."""
     conversation: Conversation = "all"
+
+
+COMMON = (
+    Option(
+        "critics_after",
+        Literal["undecided", "always"],
+        "--critics-after",
+        "undecided: verifiers decide alone; always: critics too.",
+        metavar="WHEN",
+        default="undecided",
+        judging=True,
+    ),
+    Option(
+        "answer_type",
+        str,
+        "--answer-type",
+        "The answer is JSON of this type: a pydantic model, dataclass or TypedDict of yours as module:Name, or a JSON "
+        "Schema in a file.",
+        metavar="TYPE",
+        reaches="import {}",
+    ),
+    Option("generate_prompt", str),
+    Option("refine_prompt", str),
+    Option("critic_prompt", str),
+    Option("keep", Literal["best", "last", "vote"]),
+    Option("memory", Literal["all", "last"], default="all"),
+    Option("judge_last", bool, default=True),
+    Option("tell_checks", bool, default=True),
+    Option("limits", dict),
+)
+"""Options that every preset takes."""
+
+DOCUMENTS = Option(
+    "documents",
+    Path,
+    "--documents",
+    "Documents to look passages up in.",
+    metavar="FOLDER",
+    reaches="show the model files of the folder {}",
+    aliases=("folder", "dir"),
+)
+INDEX = Option(
+    "index",
+    str,
+    "--index",
+    "A stored index to look passages up in, as `redraft index` makes it.",
+    metavar="NAME",
+    reaches="show the model passages of your index {}",
+)
+TOP_K = Option(
+    "top_k", int, "--top-k", "Passages looked up for a query, at most.", metavar="K", least=1, aliases=("passages",)
+)
+THRESHOLD = Option(
+    "threshold", float, "--threshold", "Score, 0–1, from which it is done.", metavar="SCORE", least=0, most=1
+)
+RUNGS = Option(
+    "rungs",
+    tuple[str, ...],
+    "--rung",
+    "A way to mend a draft that a program rejected, in the order of these flags: mend, rewrite or sample; sample:7 may "
+    "bring nothing seven times.",
+    metavar="NAME",
+    default=(),
+)
+HUMAN = Option(
+    "human",
+    bool,
+    "--human",
+    "Ask you about each draft, after all others: accept, edit, give feedback or stop.",
+    default=False,
+    judging=True,
+)
+JUDGE = Option(
+    "judge",
+    dict,
+    "--judge",
+    "A file of `redraft calibrate`: accepts only where that is rarely wrong.",
+    metavar="FILE",
+    judging=True,
+)

@@ -6,13 +6,10 @@ langgraph. `travel_preset.py` and `retrieval_preset.py` are registered by entry 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from .options import DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K
-from .preset import Option, Preset, Served
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .preset import DOCUMENTS, HUMAN, INDEX, JUDGE, RUNGS, THRESHOLD, TOP_K, Option, Preset, Served
 
 __all__ = ["PRESETS"]
 
@@ -21,7 +18,7 @@ def _refine(model: Any, critics: Sequence[Any], verifiers: Sequence[Any], **opti
     from .loop import build_refine_graph
 
     # Named, since the builder's own default would log what every face shows with the answer.
-    judges = critics or ([] if verifiers else [model])
+    judges = critics or ([] if verifiers or options.get("answer_type") is not None else [model])
     return build_refine_graph(model, critics=judges, verifiers=verifiers, **options)
 
 
@@ -59,7 +56,7 @@ PRESETS = (
         "refine",
         "Drafts, judges and revises; the model judges itself.",
         _refine,
-        options=(HUMAN, JUDGE),
+        options=(HUMAN, JUDGE, RUNGS),
         conversation="messages",
         serves=(
             Served("refine"),
@@ -127,7 +124,7 @@ PRESETS = (
         "writing",
         "Texts; the model judges itself.",
         "redraft.graphs.writing:build_writing_graph",
-        options=(HUMAN, Option("clause_prompt", str)),
+        options=(HUMAN, RUNGS, Option("clause_prompt", str)),
         serves=(Served("writing", tool="write"),),
     ),
     Preset(

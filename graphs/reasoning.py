@@ -26,7 +26,7 @@ from ..nodes.reasoning.steps import (
 )
 from ..nodes.retrieve import retrieve
 from ..state.limits import Limits
-from .loop import TASK_ONLY, build_refine_graph, price_table
+from .loop import TASK_ONLY, RefineGraph, build_refine_graph, price_table
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ..nodes.runtime.meter import Prices
     from ..nodes.writing.prompts import Prompts
     from ..state.critique import AnyVerifier
-    from .loop import RefineGraph
 
 __all__ = [
     "CRITIQUE_PROMPT",
@@ -77,7 +76,8 @@ def build_reasoning_graph(
 
     Each step works on the most recent text, and the last improvement is the answer. With a `threshold` it is the text
     with the highest score, and the last improvement, which nobody scores, only where no text has one. Where programs
-    judge (`verifiers=`), they judge the last text too, and the best is the answer.
+    judge (`verifiers=`), they judge the last text too, and the best is the answer. With an `answer_type` the last text
+    is judged too, for one call more at most, and the answer is one that fits.
 
     `reasoning_events(out["events"])` and `Branch.of_run("main", out)` read the result.
 
@@ -140,8 +140,10 @@ def build_reasoning_graph(
         "generate": steps.writer("draft", tools=tools),
         "refine": steps.writer("improve", tools=tools),
         "limits": _limits(iterations, options.pop("limits", None)),
-        # Judging the last improvement would be one call more than 1 + 2N; with a program it is free.
-        "judge_last": any(isinstance(critic, VerifierCritic) for critic in options.get("critics") or ()),
+        # Judging the last improvement would be one call more than 1 + 2N; with a program it is free, and of a typed
+        # text nobody would know else if it fits.
+        "judge_last": options.get("answer_type") is not None
+        or any(isinstance(critic, VerifierCritic) for critic in options.get("critics") or ()),
         "name": "reasoning",
     }
     if documents is not None:

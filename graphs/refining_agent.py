@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph.types import Command
 
 from ..nodes.arguments import checked_count, checked_share
-from ..nodes.rubric.assessments import refinement_metadata
+from ..nodes.rubric.rubrics import refinement_metadata
 from ..state.limits import Limits, merged_limits
 from ..state.threads.kind import kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["RefiningAgent"]
 
@@ -60,8 +57,8 @@ class RefiningAgent:
         Raises:
             ValueError: A setting makes no sense.
         """
-        given = {"enabled": enabled, "quality_threshold": quality_threshold, "max_iterations": max_iterations}
-        config = {**self._config, **{name: value for name, value in given.items() if value is not None}}
+        settings = {"enabled": enabled, "quality_threshold": quality_threshold, "max_iterations": max_iterations}
+        config = {**self._config, **{name: value for name, value in settings.items() if value is not None}}
         if not isinstance(config["enabled"], bool):
             raise ValueError(f"enabled must be True or False, not {config['enabled']!r}")  # noqa: TRY004  as the others
         checked_count("max_iterations", config["max_iterations"], least=0)
@@ -100,12 +97,12 @@ class RefiningAgent:
             return task
         if not isinstance(task, str | Mapping):
             raise TypeError(f"a task is a text, or the input of the graph, not {task!r}")
-        given: dict[str, Any] = {"task": task} if isinstance(task, str) else dict(task)
-        said, rounds = given.get("limits") or {}, {"max_rounds": self._config["max_iterations"]}
+        task_input: dict[str, Any] = {"task": task} if isinstance(task, str) else dict(task)
+        said, rounds = task_input.get("limits") or {}, {"max_rounds": self._config["max_iterations"]}
         # With the input, since an older thread would go on under the limits that it had. A `Limits` names every limit,
         # also those that nobody thought of.
         limits = {**said, **rounds} if isinstance(said, Limits) else {**self._limits, **rounds, **said}
-        return {**given, "limits": limits}
+        return {**task_input, "limits": limits}
 
     def _noted(self, out: Mapping[str, Any]) -> dict[str, Any]:
         if "__interrupt__" in out:

@@ -10,17 +10,14 @@ table in docs/presets.md are read off it. A package adds a preset with an entry 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._plugins import load_plugin, plugin_cache, plugins
-from .options import COMMON
-from .preset import Option, Preset, Served
+from .preset import COMMON, Option, Preset, Served
 from .presets import PRESETS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "ENTRY_POINTS",
@@ -77,8 +74,8 @@ def find_preset(name: str) -> Preset:
         if numbered and preset.name == f"{numbered[1]}N":
             build = resolve_name(preset.build) if isinstance(preset.build, str) else preset.build
             return preset._replace(name=name, build=partial(build, n=int(numbered[2])))
-    known = [preset.name for preset in registered() if not preset.own_command]
-    raise ValueError(f"there is no graph {name!r}; known are {', '.join(known)}")
+    names = [preset.name for preset in registered() if not preset.own_command]
+    raise ValueError(f"there is no graph {name!r}; known are {', '.join(names)}")
 
 
 def build_preset(
@@ -96,7 +93,8 @@ def build_preset(
         name: Of the preset.
         model: Writes.
         critics: Who judges: critics, chat models, or texts as `--critic` takes them.
-        verifiers: Programs that judge, or texts as `--verify` takes them.
+        verifiers: Programs that judge, or texts as `--verify` takes them; `answer_type` among the options may be such
+            a text too.
         build_model: Makes a model of a spec, where a text names one.
         options: As `Preset.build` takes them, and for every preset `human=True`, which asks a person after all others,
             and `judge`, the content of a judge's file.
@@ -108,9 +106,11 @@ def build_preset(
     from ..nodes.critics.calibrated import judge_from_specs
     from ..nodes.critics.critics import human_critic
     from ..nodes.critics.registry import SELF, named_critic, parted
-    from ..nodes.verify.verifiers import stored_verifier
+    from ..nodes.verify.verifiers import named_type, stored_verifier
 
     preset = find_preset(name)
+    if isinstance(options.get("answer_type"), str):
+        options["answer_type"] = named_type(options["answer_type"])
     options = {option_names().get(option, option): value for option, value in options.items()}
     _check_use(preset, options, critics, verifiers)
     build_model = build_model or _no_model
@@ -144,8 +144,9 @@ def _check_use(preset: Preset, options: Mapping[str, Any], critics: Sequence[Any
             raise ValueError(f"{known_options()[option].flag or option} is for --graph {named}")
     if critics and preset.no_critics:
         raise ValueError(f"--critic has no use in {preset.name}: {preset.no_critics}")
-    if verifiers and preset.no_verifiers:
-        raise ValueError(f"--verify has no use in {preset.name}: {preset.no_verifiers}")
+    for flag, value in (("--verify", verifiers), ("--answer-type", options.get("answer_type"))):
+        if value and preset.no_verifiers:
+            raise ValueError(f"{flag} has no use in {preset.name}: {preset.no_verifiers}")
 
 
 def _no_model(spec: str) -> Any:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..nodes.rubric.grounding import GroundedModel
-from ..nodes.rubric.judges import JUDGE_PROMPT
-from ..nodes.rubric.rubrics import Dimension, Rubric
+from ..nodes.rubric.judges import JUDGE_PROMPT, DimensionJudge, GroundedModel
+from ..nodes.rubric.rubrics import Dimension, Rubric, Vote
 from ..nodes.rubric.wiring import rubric_wiring
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import Prompts, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
-from .loop import TASK_ONLY, build_refine_graph
+from .loop import TASK_ONLY, RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
     from ..nodes.rubric.critic import Adaptive, Panel
-    from ..nodes.rubric.judges import DimensionJudge
-    from ..nodes.rubric.rubrics import Vote
-    from ..nodes.writing.prompts import Prompts
-    from .loop import RefineGraph
 
 __all__ = [
     "DEFAULT_RUBRIC",

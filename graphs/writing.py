@@ -13,21 +13,19 @@ from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.mending.ladder import WISHES
 from ..nodes.verify.json_schema import matches_json_schema
 from ..nodes.verify.text_verifiers import has_length, matches, reading_level, uses_words, wanted
-from ..nodes.writing.adaptive import AdaptiveWriter
 from ..nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter
-from ..nodes.writing.prompts import PromptedModel, seen_by_refiner
+from ..nodes.writing.prompts import PromptedModel, Prompts, seen_by_refiner
 from ..nodes.writing.sampling import sampled
-from ..state.choices import Arm
-from .loop import TASK_ONLY, build_refine_graph
+from ..nodes.writing.writers import AdaptiveWriter
+from ..state.stopping import Arm
+from .loop import TASK_ONLY, RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..nodes.writing.prompts import Prompts
     from ..state.critique import AnyVerifier
-    from .loop import RefineGraph
 
 __all__ = [
     "CLAUSE_PROMPT",
@@ -96,15 +94,16 @@ def build_writing_graph(
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
     checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
-    words_alone = words and len(checks) == 1 and people_only and not options.get("refine")
+    as_text = not options.get("refine") and options.get("answer_type") is None
+    words_alone = words and len(checks) == 1 and people_only and as_text
     clause = clause_prompt if words_alone else None
     # Where words are all that is wanted they stand in prompts of their own, else with the task.
-    shown = f"{WISHES}\n- {wanted(checks[0].verifier)}" if clause is not None else ""
-    shown = shown.replace("{", "{{").replace("}", "}}") if options.get("tell_checks", True) else ""
-    revising = WRITING_REFINE_PROMPT.replace("CONSTRAINTS", shown)
+    requirements = f"{WISHES}\n- {wanted(checks[0].verifier)}" if clause is not None else ""
+    requirements = requirements.replace("{", "{{").replace("}", "}}") if options.get("tell_checks", True) else ""
+    revising = WRITING_REFINE_PROMPT.replace("CONSTRAINTS", requirements)
     defaults: dict[str, Any] = {
         **TASK_ONLY,
-        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", shown),
+        "generate_prompt": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", requirements),
         **({} if checks else {"refine_prompt": revising}),
         "name": "writing",
     }

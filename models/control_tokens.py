@@ -11,10 +11,8 @@ import re
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 __all__ = ["CONTROL", "control_pattern", "gguf_control_tokens", "without_control_tokens"]
 

@@ -98,7 +98,9 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
 def require_llama() -> None:
     """Raise ImportError unless `xllamacpp` is installed."""
     if importlib.util.find_spec("xllamacpp") is None:
-        raise ImportError('a model inside the process needs xllamacpp: pip install "redraft[local]"', name="xllamacpp")
+        raise ImportError(
+            'a model inside the process needs an extra: pip install ".[local]" in a checkout', name="xllamacpp"
+        )
 
 
 def _start(file: Path, settings: Settings, *, name: str) -> tuple[EmbeddedServer, Any]:
@@ -135,7 +137,7 @@ def _start(file: Path, settings: Settings, *, name: str) -> tuple[EmbeddedServer
 
 
 def _idle_cores() -> int:
-    """Return how many cores nobody computes on, by the load of the last minute: at least one, and never all of them."""
+    """Return the number of idle cores, by the load of the last minute: at least one, and never all of them."""
     # Its threads wait for the slowest at each step: with every core taken, generation on a busy two-core machine fell
     # from 12 tokens a second to 0.1, and the load may come after the start.
     count = getattr(os, "process_cpu_count", None)
@@ -151,7 +153,7 @@ def _idle_cores() -> int:
 def _stop_all() -> None:
     """Stop the servers while Python still works: one destroyed later, in mid-answer, is a segmentation fault."""
     with _lock:
-        _hang_up({int(known.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for known, _ in _servers.values()})
+        _hang_up({int(server.base_url.rsplit(":", 1)[1].removesuffix("/v1")) for server, _ in _servers.values()})
         _servers.clear()
 
 
@@ -166,6 +168,6 @@ def _hang_up(ports: set[int]) -> None:
         for descriptor in descriptors:
             # A duplicate, since closing a socket object closes its descriptor, which is the client's.
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
-                found = address(end)
-                if isinstance(found, tuple) and found[0] == "127.0.0.1" and found[1] in ports:
+                place = address(end)
+                if isinstance(place, tuple) and place[0] == "127.0.0.1" and place[1] in ports:
                     end.shutdown(socket.SHUT_RDWR)

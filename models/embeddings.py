@@ -91,8 +91,8 @@ class MiniLMEmbeddings(_HereEmbeddings):
         if not text.strip():
             return np.zeros(384, dtype=np.float32)
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
-        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        mean = self._session.run(None, given)[0][0].mean(axis=0)
+        arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        mean = self._session.run(None, arrays)[0][0].mean(axis=0)
         return mean / np.linalg.norm(mean)
 
 
@@ -123,7 +123,8 @@ def _minilm() -> MiniLMEmbeddings:
         from tokenizers import BertWordPieceTokenizer
     except ImportError as error:
         raise ImportError(
-            'the embeddings "minilm" need an extra: pip install "redraft[retrieval]"; or give embeddings= another '
+            'the embeddings "minilm" need an extra: pip install ".[retrieval]" in a checkout; or give embeddings= '
+            "another "
             f"model ({error})",
             name=error.name,
         ) from None
@@ -146,7 +147,8 @@ def _static() -> StaticEmbeddings:
         import wordllama
     except ImportError as error:
         raise ImportError(
-            'static embeddings need an extra: pip install "redraft[retrieval]"; where it has no wheel for your Python, '
+            'static embeddings need an extra: pip install ".[retrieval]" in a checkout; where it has no wheel for your '
+            "Python, "
             f'give embeddings= another model, "minilm" say ({error})',
             name="wordllama",
         ) from None

@@ -19,15 +19,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextvars import ContextVar, Token
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import httpx2
 import openai
 
 from .server_replies import MOST_SHOWN, broken, no_stream, sent_key, without_key
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["Route", "Wait", "async_client", "sync_client"]
 
@@ -311,7 +309,7 @@ class _Heeding:
 
 
 def _within(timeout: float | None) -> float | None:
-    """Return how long one read may take.
+    """Return the timeout of one read.
 
     Raises:
         TimeoutError: The time is over.

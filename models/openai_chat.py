@@ -154,6 +154,18 @@ class WholeChat(ChatOpenAI):
             converted.message.additional_kwargs["refusal"] = refusal  # as in a reply that is not streamed
         return converted
 
+    def schema_arguments(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments that ask for JSON of a schema.
+
+        As part of the body, so that a reply that was cut short comes back as it is, where the SDK's own way raises.
+        """
+        form = {"name": "answer", "schema": schema}
+        if self._use_responses_api({**self.model_kwargs}):
+            return {"text": {"format": {"type": "json_schema", **form}}}
+        return {
+            "extra_body": {**(self.extra_body or {}), "response_format": {"type": "json_schema", "json_schema": form}}
+        }
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Raise what is raised inside with a message that says what went wrong."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["Price", "PriceTable", "innermost", "provider_of"]
 
@@ -124,9 +122,9 @@ def provider_of(model: object) -> str | None:
     return str(name) if name and _listed_provider(str(name)) else None
 
 
-def innermost(model: object) -> object:
-    """Return the model that answers, inside of what binds its arguments or records it."""
-    while (inner := _held(model, "bound") or _held(model, "inner")) is not None:
+def innermost(model: object, *, within: Sequence[str] = ("bound", "inner")) -> object:
+    """Return the model that answers, inside of what binds its arguments (`bound`) or records it (`inner`)."""
+    while (inner := next(filter(None, (_held(model, name) for name in within)), None)) is not None:
         model = inner
     return model
 

@@ -1,6 +1,7 @@
 """Chat models that keep every reply in a SQLite file, and those that answer from such a file. Internal.
 
-A file holds a row of plain JSON for each call, by the key of its request.
+A file holds a row of plain JSON for each call, by the key of its request. The replies to the examples of README, docs
+and notebooks are a text, a line a call, that is changed by `make record` only.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import (  # noqa: TC003  # with_fallbacks resolves these hints at run time
+from collections.abc import (  # with_fallbacks resolves these hints at run time
     AsyncIterator,
     Callable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import closing
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_to_dict, messages_from_dict
@@ -33,12 +36,9 @@ from pydantic import PrivateAttr
 
 from .._files import check_schema, make_private
 from .prices import provider_of
-from .structured import schema_json, structured_chain
+from .schema_requests import schema_json, structured_chain
 
-if TYPE_CHECKING:
-    import os
-
-__all__ = ["Call", "RecordingModel", "ReplayModel", "Tape"]
+__all__ = ["EXAMPLES", "Call", "ExampleTape", "RecordingModel", "ReplayModel", "Tape"]
 
 
 T = TypeVar("T")
@@ -115,18 +115,22 @@ class RecordingModel(_Taped):
         chain = self.inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
         return self._rebound(chain, {"schema": schema_json(schema)})
 
-    def _rebound(self, runnable: Runnable[Any, Any], asked: dict[str, Any]) -> Runnable[Any, Any]:
+    def recorded_arguments(self, arguments: Mapping[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a provider's arguments that ask for a schema, in whose place the record has the schema itself."""
+        return {**arguments, NEUTRAL: {"schema": schema_json(schema), "covers": sorted(arguments)}}
+
+    def _rebound(self, runnable: Runnable[Any, Any], neutral: dict[str, Any]) -> Runnable[Any, Any]:
         """Return the same runnable with this model in the place of the one inside."""
         if runnable is self.inner:
-            return self.bind(**{NEUTRAL: asked})
+            return self.bind(**{NEUTRAL: neutral})
         if isinstance(runnable, RunnableBinding) and runnable.bound is self.inner:
-            asked = asked | {"covers": sorted(runnable.kwargs)}
-            return runnable.model_copy(update={"bound": self, "kwargs": {**runnable.kwargs, NEUTRAL: asked}})
+            neutral = neutral | {"covers": sorted(runnable.kwargs)}
+            return runnable.model_copy(update={"bound": self, "kwargs": {**runnable.kwargs, NEUTRAL: neutral}})
         if isinstance(runnable, RunnableSequence):
             # The first step is the model; what parses its replies stays.
-            return RunnableSequence(self._rebound(runnable.first, asked), *runnable.steps[1:])
+            return RunnableSequence(self._rebound(runnable.first, neutral), *runnable.steps[1:])
         if isinstance(runnable, RunnableParallel) and len(runnable.steps__) == 1:
-            return RunnableParallel({name: self._rebound(step, asked) for name, step in runnable.steps__.items()})
+            return RunnableParallel({name: self._rebound(step, neutral) for name, step in runnable.steps__.items()})
         raise NotImplementedError(f"structured output of {type(self.inner).__name__} can't be recorded")
 
     def _keep(
@@ -232,19 +236,23 @@ class ReplayModel(_Taped):
     _any_structured: bool = PrivateAttr(default=False)
 
     def __init__(
-        self, path: str | os.PathLike[str], *, model: str | None = None, settings: dict[str, Any] | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        model: str | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         """Read the calls in `path`.
 
         Args:
-            path: The file that a `RecordingModel` wrote.
+            path: The file that a `RecordingModel` wrote; without one, the replies to redraft's own examples.
             model: Answer as this one of the recorded models; needed only where several were asked the same.
             settings: Answer as recorded under these settings (`temperature`, `max_output_tokens`, `seed`), likewise.
 
         Raises:
             ValueError: There is no such record, or it has no calls of that model and those settings.
         """
-        tape = Tape(path)
+        tape = ExampleTape(EXAMPLES) if path is None else Tape(path)
         wanted = {name: value for name, value in (settings or {}).items() if value is not None}
         calls = [call for call in tape.calls() if _fits(call, model, wanted)]
         if not calls:
@@ -280,28 +288,28 @@ class ReplayModel(_Taped):
         """
         if not self._any_structured:
             raise NotImplementedError(f"no structured output was recorded in {str(self._tape.path)!r}")
-        asked = {NEUTRAL: {"schema": schema_json(schema)}}
-        return structured_chain(self, schema, include_raw=include_raw, **asked)
+        return structured_chain(self, schema, include_raw=include_raw, **{NEUTRAL: {"schema": schema_json(schema)}})
 
     def _answer(self, messages: list[BaseMessage], stop: list[str] | None, options: dict[str, Any]) -> AIMessage:
         request, occurrence = self._position(messages, stop, options)
-        found = [call for call in self._tape.find(request, occurrence) if _fits(call, self._only, self.settings)]
+        matches = [call for call in self._tape.find(request, occurrence) if _fits(call, self._only, self.settings)]
         start = str(messages[-1].content)[:120] if messages else ""
-        if not found:
+        if not matches:
             times = "" if occurrence == 0 else f" {occurrence + 1} times"
-            raise LookupError(f"this call was not recorded{times} in {str(self._tape.path)!r}: {start!r}")
-        if len(found) > 1:
-            models = sorted({call.model for call in found})
+            own = f"this call was not recorded{times} in {str(self._tape.path)!r}"
+            raise LookupError(f"{NOT_AN_EXAMPLE if isinstance(self._tape, ExampleTape) else own}: {start!r}")
+        if len(matches) > 1:
+            models = sorted({call.model for call in matches})
             raise LookupError(
                 f"this call was recorded with several models or settings ({', '.join(models)}) in "
                 f"{str(self._tape.path)!r}; name one, e.g. {f'replay:{self._tape.path}#{models[0]}'!r}: {start!r}"
             )
-        reply = found[0].reply
+        reply = matches[0].reply
         if "unparseable" in reply:
             raise ValueError(reply["unparseable"])
         (message,) = messages_from_dict([reply["message"]])
         assert isinstance(message, AIMessage)  # noqa: S101  # only replies are ever written
-        message.response_metadata.setdefault("model_name", found[0].model)  # so that records name who was asked then
+        message.response_metadata.setdefault("model_name", matches[0].model)  # so that records name who was asked then
         return message
 
     def _generate(
@@ -385,6 +393,25 @@ class Tape:
             raise ValueError(f"{str(self.path)!r} holds no recorded model calls: {error}") from error
         return [Call(r, n, m, json.loads(s), p, bool(st), json.loads(reply)) for r, n, m, s, p, st, reply in rows]
 
+
+class ExampleTape(Tape):
+    """Calls as text: a JSON object a line, with the beginning of the prompt for who reads it."""
+
+    def _read(self, where: str, *values: object) -> list[Call]:
+        rows = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        calls = [Call(**{name: value for name, value in row.items() if name != "prompt"}) for row in rows]
+        same = [call for call in calls if not values or call.request == values[0]]
+        # At temperature 0, as they were recorded, equal requests have equal replies.
+        return [call for call in same if (call.request, call.occurrence) == values] or same[: 1 if values else None]
+
+
+EXAMPLES = Path(__file__).with_name("examples.jsonl")
+"""What a model of 1.5B parameters replied to redraft's own examples."""
+
+NOT_AN_EXAMPLE = (
+    'the model "replay" answers what README, docs and notebooks ask, word for word, and not this; for tasks of your '
+    'own take "local" or a model of yours (who changes an example: make record)'
+)
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS model_calls (

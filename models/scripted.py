@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os  # noqa: TC003  # as below
+import os  # as below
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable  # noqa: TC002  # with_fallbacks resolves return hints at run time
 from pydantic import PrivateAttr
 
-from .structured import structured_chain
+from .schema_requests import structured_chain
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun

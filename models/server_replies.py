@@ -47,7 +47,7 @@ def broken(fault: str, *, key: str) -> BrokenReplyError:
 
 
 def no_stream(response: httpx2.Response) -> bool:
-    """Return whether the reply to a request for a stream is something else, by its type."""
+    """Return True if the reply to a request for a stream is something else, by its type."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower() in NO_STREAM
 
 
@@ -63,22 +63,22 @@ def fault_in(reply: Any) -> str | None:
     """Return the reason why a parsed reply is no chat completion; `None` where it is one."""
     if isinstance(reply, str):
         return f"it is not JSON but {_shortened(reply)}"
-    known = reply.model_dump(exclude_none=True, warnings=False) if isinstance(reply, BaseModel) else reply
-    if not isinstance(known, dict):
+    fields = reply.model_dump(exclude_none=True, warnings=False) if isinstance(reply, BaseModel) else reply
+    if not isinstance(fields, dict):
         return f"it is no JSON object but {_shortened(reply)}"
-    if known.get("error"):
-        return f"it reports an error: {_shortened(known['error'])}"
-    choices = known.get("choices")
+    if fields.get("error"):
+        return f"it reports an error: {_shortened(fields['error'])}"
+    choices = fields.get("choices")
     if not isinstance(choices, list) or not choices:
-        return f"there is no choice in {_shortened(known)}"
+        return f"there is no choice in {_shortened(fields)}"
     if not all(isinstance(one, dict) and one.get("message") for one in choices):
         return f"there is no message in {_shortened(choices)}"
     return None
 
 
 def _shortened(said: Any) -> str:
-    shown = repr(said)
-    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+    text = repr(said)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def check_key(key: str, *, name: str) -> str:
@@ -126,21 +126,21 @@ def key_masked(text: str, key: str) -> str:
             return MASK
         parts = word[0].split("*")  # emphasis, of Markdown
         of_key = [len(part) >= SHORTEST_PART and (key.startswith(part) or key.endswith(part)) for part in parts]
-        return "*".join(MASK if found else part for part, found in zip(parts, of_key, strict=True))
+        return "*".join(MASK if is_key else part for part, is_key in zip(parts, of_key, strict=True))
 
     text = text.replace(key, MASK)
     for written in ESCAPES:  # as an address or a page of HTML may write each of its characters
         text = re.sub("".join(written.format(ord(letter)) for letter in key), MASK, text, flags=re.IGNORECASE)
     text = WORD.sub(without, text)
     pieces = {form[at : at + PIECE] for form in _encoded(key) for at in range(len(form) - PIECE + 1)}
-    kept: list[str] = []
+    parts_kept: list[str] = []
     at = end = 0
     for start in range(len(text) - PIECE + 1):
         if text[start : start + PIECE] in pieces:
             if start >= end:
-                kept += [text[at:start], MASK]
+                parts_kept += [text[at:start], MASK]
             at = end = start + PIECE
-    return "".join([*kept, text[at:]])
+    return "".join([*parts_kept, text[at:]])
 
 
 def _encoded(key: str) -> list[str]:

@@ -22,7 +22,7 @@ __all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "model_name", "red
 
 ACCEPTED = (
     '"openai:NAME" or another "PROVIDER:NAME", "http://HOST:PORT/v1#NAME" (any OpenAI-compatible server), '
-    '"gguf:PATH", "local", "scripted:FILE", "replay:DB" or "replay:DB#NAME", or a LangChain chat model'
+    '"gguf:PATH", "local", "replay", "scripted:FILE", "replay:DB" or "replay:DB#NAME", or a LangChain chat model'
 )
 
 _LOCAL_MAX_OUTPUT_TOKENS = 512
@@ -50,8 +50,9 @@ def chat_model(
         spec: `openai:NAME` (key in OPENAI_API_KEY) or another `PROVIDER:NAME` whose LangChain package is installed;
             `http://HOST:PORT/v1#NAME` or `https://…#NAME` for any OpenAI-compatible server (key in REDRAFT_API_KEY,
             if it wants one; no other key is ever sent there); `gguf:PATH` for a model file run inside this process;
-            `local` for the small embedded one; `scripted:FILE` for replies from a file, in order; `replay:DB` for
-            recorded ones, `replay:DB#NAME` for those of one of several recorded models.
+            `local` for the small embedded one; `replay` for what a model of 1.5B parameters replied to the examples of
+            README, docs and notebooks; `scripted:FILE` for replies from a file, in order; `replay:DB` for replies that
+            `record` kept, `replay:DB#NAME` for those of one of several models.
         temperature: Sampling temperature, 0 up; the provider's default when not given.
         max_output_tokens: The most tokens in one reply; the provider's default when not given, 512 for `local`.
         seed: Seed for sampling, where the provider takes one.
@@ -100,7 +101,7 @@ def redact(spec: object) -> str:
 
 def _build(spec: str, options: dict[str, Any]) -> BaseChatModel:
     kind, colon, rest = spec.partition(":")
-    if spec != "local" and (not colon or not rest.strip() or kind != kind.strip()):
+    if spec not in ("local", "replay") and (not colon or not rest.strip() or kind != kind.strip()):
         raise ValueError(f"model {redact(spec)!r} is not known; accepted are {ACCEPTED}")
     if spec == "local" or kind == "gguf":
         return _embedded(rest, options)
@@ -114,7 +115,7 @@ def _build(spec: str, options: dict[str, Any]) -> BaseChatModel:
         from .recordings import ReplayModel
 
         path, _, name = rest.partition("#")
-        return ReplayModel(path, model=name or None, settings={option: options[option] for option in _OPTIONS})
+        return ReplayModel(path or None, model=name or None, settings={option: options[option] for option in _OPTIONS})
     return _provider_model(kind, rest, options)
 
 
@@ -140,20 +141,20 @@ def _remote(spec: str, options: dict[str, Any]) -> BaseChatModel:
     from .openai_chat import served_model
     from .server_replies import check_key
 
-    shown = redact(spec)
+    masked_spec = redact(spec)
     try:
         url = urlsplit(spec)
         host, _ = url.hostname, url.port
     except ValueError as error:
-        raise ValueError(f"model {shown!r} has a wrong address: {error}") from None
+        raise ValueError(f"model {masked_spec!r} has a wrong address: {error}") from None
     if url.username is not None or url.password is not None or url.query:
         raise ValueError(
-            f"model {shown!r} carries a user, key or query in its address; put the key in REDRAFT_API_KEY instead"
+            f"model {masked_spec!r} carries a user, key or query in its address; put the key in REDRAFT_API_KEY instead"
         )
     if not host:
-        raise ValueError(f"model {shown!r} names no host; write http://HOST:PORT/v1#NAME")
+        raise ValueError(f"model {masked_spec!r} names no host; write http://HOST:PORT/v1#NAME")
     if not url.fragment:
-        raise ValueError(f"model {shown!r} names no model; write {shown.rstrip('#') + '#NAME'!r}")
+        raise ValueError(f"model {masked_spec!r} names no model; write {masked_spec.rstrip('#') + '#NAME'!r}")
     base_url = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
     # OpenAI's client wants a key also where the server needs none.
     key = check_key(os.environ.get("REDRAFT_API_KEY") or "none", name="REDRAFT_API_KEY")
@@ -245,8 +246,8 @@ def _provider_model(kind: str, name: str, options: dict[str, Any]) -> BaseChatMo
             return init(name, model_provider=kind, **_present(named))  # type: ignore[no-any-return]
         except ValueError as error:
             raise ValueError(f"model {spec!r} can't be built: {error}; accepted are {ACCEPTED}") from error
-    known = ", ".join(sorted([*PROVIDERS, "openai"]))
-    raise ValueError(f"model {spec!r} has the unknown provider {kind!r} (known: {known}); accepted are {ACCEPTED}")
+    names = ", ".join(sorted([*PROVIDERS, "openai"]))
+    raise ValueError(f"model {spec!r} has the unknown provider {kind!r} (known: {names}); accepted are {ACCEPTED}")
 
 
 def _listed(spec: str, name: str, provider: Provider, options: dict[str, Any]) -> BaseChatModel:

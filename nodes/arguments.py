@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 __all__ = ["check_lists", "checked_count", "checked_share", "checked_temperature", "refuse"]
 
 
@@ -18,7 +20,8 @@ def checked_count(name: str, value: Any, *, least: int) -> int:
 def check_lists(**given: Any) -> None:
     """Raise TypeError where an argument is one thing in place of a list of such things."""
     for name, value in given.items():
-        if isinstance(value, str | Mapping) or not isinstance(value, Iterable | None):
+        # A chat model is pydantic's, which gives its fields one by one.
+        if isinstance(value, str | Mapping | BaseModel) or not isinstance(value, Iterable | None):
             raise TypeError(f"{name} must be a list, as in {name}=[…], not {value!r:.200}")
 
 

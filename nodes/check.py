@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_core.messages import AIMessage
 
-from ..state.choices import arms_of, choose, tried_in_vain
-from ..state.conversation import answer_id
 from ..state.events import Event, failure
+from ..state.open_state import answer_id
 from ..state.stopping import (
     STOP_REASONS,
     StopReason,
+    choose,
     could_not_be_judged,
     decide,
     error_of,
@@ -21,9 +21,11 @@ from ..state.stopping import (
     refused_budget,
     since_verdict,
     spent_budget,
+    tried_in_vain,
     warning,
 )
-from ..state.summary import Attempt, accepted_by, best_draft, latest_draft, open_drafts, summary_of
+from ..state.summary import Attempt, RunSummary, accepted_by, summary_of
+from ..state.typed_answer import ANSWER_SCHEMA, fitting
 from .runtime.step import Step, Steps, call, emit, extra_update, recorded
 
 if TYPE_CHECKING:
@@ -81,13 +83,18 @@ def check(
         ValueError: At run: `custom` returns something that is not a stop reason.
     """
 
+    explained = {**EXPLANATIONS, **explained, **getattr(custom, "explained", {})}
+
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         # This step counts as remaining; a round needs that many more after it.
         out_of_steps = state.get("remaining_steps", steps_a_round + 1) <= steps_a_round
         reason = decide(state["events"], state["limits"], out_of_steps=out_of_steps)
         extra: dict[str, Any] = {}
         news: list[dict[str, Any]] = []
-        latest = _judged_draft(state["events"])
+        summary = summary_of(state["events"])
+        # The verdict is about the accepted draft of this step's, else about the newest.
+        agreed = (draft for draft in summary.open if draft.agreed)
+        latest = next(agreed, None) or next(reversed(summary.attempts), None)
         if custom is not None and reason != "failed":
             outcome = yield from call(custom, state, config=config, prices=None)
             if outcome.error is not None:
@@ -97,12 +104,12 @@ def check(
                 reason = _bounded(_reason(outcome.result), state, out_of_steps=out_of_steps)
                 extra = extra_update(state, outcome.result, by="check")
         # The record's own word goes before the graph's, as it does in a replay.
-        best = best_draft(state["events"], keep=summary_of(state["events"]).options.get("keep", keep))
+        best = summary.kept(summary.options.get("keep", keep))
         if reason == "accepted" and best is not None and best.unmet:  # a check of somebody's own
             reason = "undecided"
-        verdict = _verdict(state, reason, latest, best, out_of_steps=out_of_steps)
+        verdict = _verdict(state, summary, reason, latest, best, out_of_steps=out_of_steps)
         if not verdict["text"]:
-            verdict["text"] = _explain(reason, {**EXPLANATIONS, **explained}, out_of_steps=out_of_steps)
+            verdict["text"] = _explain(reason, explained, out_of_steps=out_of_steps)
         added = extra.pop("events", [])
         for budget in verdict.get("warned", ()):
             emit(**warning(budget, verdict["round"]))
@@ -117,11 +124,6 @@ def check(
     return Step("check", logic)
 
 
-def _judged_draft(events: Sequence[Event]) -> Attempt | None:
-    """Return the draft that the verdict is about: the accepted one of this step's, else the newest."""
-    return next((draft for draft in open_drafts(events) if draft.agreed), None) or latest_draft(events)
-
-
 def _bounded(own: StopReason | None, state: Mapping[str, Any], *, out_of_steps: bool) -> StopReason | None:
     """Return a custom check's reason, or the budget or recursion limit that ends the run where it has none."""
     refused = refused_budget(since_verdict(state["events"]))
@@ -132,6 +134,7 @@ def _bounded(own: StopReason | None, state: Mapping[str, Any], *, out_of_steps: 
 
 def _verdict(
     state: Mapping[str, Any],
+    summary: RunSummary,
     reason: StopReason | None,
     latest: Attempt | None,
     best: Attempt | None,
@@ -144,21 +147,20 @@ def _verdict(
         "kind": "verdict",
         "round": latest.round if latest else 0,
         "by": "check",
-        "text": _why_stuck(events) if reason == "no_progress" else "",
+        "text": _why_stuck(events, summary) if reason == "no_progress" else "",
         "accepted": latest.accepted if latest else False,
         "score": latest.score if latest else None,
         "best": best.round if best else None,
         "stop_reason": reason,
     }
-    if reason == "undecided" and (judged := _judged_draft(events)) and judged.agreed and judged.unmet:
-        verdict["text"] = UNTOLD.format(open=", ".join(f"“{text}”" for text in judged.unmet))
-    if reason is None and arms_of(events) and (choice := choose(events)):
+    if reason == "undecided" and latest and latest.agreed and latest.unmet:
+        verdict["text"] = UNTOLD.format(open=", ".join(f"“{text}”" for text in latest.unmet))
+    if reason is None and (choice := choose(events)):
         verdict["choice"], verdict["text"] = choice
     if out_of_steps:
         verdict["out_of_steps"] = True
     if near := nearly_spent(events, limits, another_round=reason is None):
         verdict["warned"] = near
-    summary = summary_of(events)
     if summary.oracle:
         verdict["oracle"] = True
     # A replay reads the limits off the record, so it must hold those that changed on the way.
@@ -167,11 +169,11 @@ def _verdict(
     return verdict
 
 
-def _why_stuck(events: Sequence[Event]) -> str:
-    """Return what ended a run without progress; empty where the stop reason says all."""
-    if could_not_be_judged(events):
+def _why_stuck(events: Sequence[Event], summary: RunSummary) -> str:
+    """Return the cause of a run that ended without progress; empty where the stop reason says all."""
+    if could_not_be_judged(summary):
         return NO_OPINION
-    tried = tried_in_vain(events) if arms_of(events) and choose(events) is None else ""
+    tried = tried_in_vain(events)
     return f"No way to go on is left: {tried} brought nothing better." if tried else ""
 
 
@@ -198,6 +200,8 @@ def outcome_values(
         "usage": {**summary.usage},
         "error": error_of(events, reason, news),
     }
+    if ANSWER_SCHEMA in summary.options:
+        values["structured_response"] = fitting(summary) if reason else None
     if values["answer"] and (name := answer_id(events)):
         values["messages"] = [AIMessage(values["answer"], id=name)]
     return values

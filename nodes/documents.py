@@ -1,4 +1,4 @@
-"""Documents that the shell, a recipe or a caller names: a folder, or a stored index. Internal.
+"""Documents that the shell, a recipe or a caller names, a folder or a stored index, and passages of them. Internal.
 
 `redraft.retrieval`, which reads and searches them, is a room of its own, and found by its entry point in the group
 `redraft.documents`.
@@ -6,17 +6,31 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.documents import Document
+
 from .._plugins import default_plugin
+from ..state.events import clean
 
 if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
 
-__all__ = ["index_path", "measured", "named_documents"]
+__all__ = [
+    "PLACES",
+    "FoundDocuments",
+    "WithheldDocument",
+    "index_path",
+    "measured",
+    "named_documents",
+    "place_of",
+    "with_id",
+]
 
 
 def named_documents(documents: Any, index: str | None, *, top_k: int, **search: Any) -> Any:
@@ -57,3 +71,60 @@ def index_path(name: str) -> Path:
 
 def _retrieval() -> Any:
     return default_plugin("redraft.documents", ModuleType)
+
+
+OURS = frozenset(
+    [
+        *("id", "text", "source", "heading", "page", "line", "url", "metadata"),
+        *("score", "similarity", "relevance_score", "relevance", "sub_query", "found_by"),
+    ]
+)
+"""What of a document's metadata, or a recorded passage, is read by its name."""
+PLACES = ("page", "line", "url")
+"""Where a passage stands beside its source and heading, as far as that is known: a page of a PDF, the first line in
+source code, an address."""
+
+
+class WithheldDocument(Document):
+    """A document that so improbably answers the query that no writer is shown it."""
+
+
+class FoundDocuments(list[Document]):
+    """Documents that a search of ours found, with what it tells besides, as plain data."""
+
+    search: Mapping[str, Any] = {}
+
+
+def with_id(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the metadata of a document with the id of a passage; an `id` and `score` of its user's own stay in
+    `metadata` there."""
+    if metadata.get("id") == key:
+        return dict(metadata)
+    own = {name: metadata[name] for name in ("id", "score") if name in metadata}
+    stated = metadata.get("metadata")
+    kept = {"metadata": {**(stated if isinstance(stated, dict) else {}), **own}} if own else {}
+    return {**metadata, **kept, "id": key}
+
+
+def place_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the page, line and address that a document's metadata has, and as `metadata` all that is its user's own.
+
+    Args:
+        metadata: Of a document, or a passage as a record holds it. What is no plain data is kept as its text.
+    """
+    own = {name: value for name, value in metadata.items() if name not in OURS}
+    if isinstance(recorded := metadata.get("metadata"), dict):
+        own |= recorded
+    try:
+        text = clean(json.dumps(own, ensure_ascii=False, allow_nan=False, default=str)).replace("\\u0000", "")
+        # No checkpoint holds a whole number of more than 64 bits.
+        own = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits)
+    except (TypeError, ValueError, RecursionError):
+        own = {}
+    place: dict[str, Any] = {"metadata": own} if own else {}
+    for name in PLACES:
+        value = metadata.get(name)
+        # Another package's loader may mean anything by these names.
+        if (isinstance(value, str) and value) if name == "url" else (type(value) is int and value >= 0):
+            place[name] = value
+    return place

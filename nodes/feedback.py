@@ -6,16 +6,16 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..state.checked_channels import append_events
 from ..state.critique import Critique
-from ..state.events import Event, append_events, failure, frozen, requirement
-from ..state.stopping import rounds_allowed, since_verdict, spent_budget
-from ..state.summary import Attempt, newest_drafts, rounds, summary_of
+from ..state.events import Event, failure, frozen, requirement
+from ..state.stopping import rounds_allowed, spent_budget
+from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE
-from .critics.critics import NamedCritic, in_order, read_critiques
-from .critics.requirements import about_untold, own_checks
+from .critics.critics import NamedCritic, about_untold, in_order, own_checks, read_critiques
 from .human import PersonalCritique, edited_draft
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
-from .writing.standing import standing
+from .writing.prompts import standing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -59,7 +59,8 @@ def feedback(
             before the run pauses.
         critics_after: `always` asks the other critics too, after the verifiers and whatever those found; all must
             accept.
-        judge_last: Whether the last revision that the limits allow is judged.
+        judge_last: Whether the last revision that the limits allow is judged. It is in any case where a requirement
+            that stands has verifiers.
         again: Whether a critic that has already answered for this draft is asked all the same.
         asks_about: Whether judges are asked about requirements by name: not where a person decides.
         prices: Prices of the models that they call.
@@ -107,20 +108,25 @@ def feedback(
 def _to_be_asked(
     ranked: Sequence[NamedCritic], attempt: Attempt, events: Sequence[Event], *, people: bool, again: bool
 ) -> list[NamedCritic]:
-    """Return who is asked about a draft: of one that a person has answered about, the verifiers of requirements."""
-    own = [] if people else own_checks(events)
-    return own if _answered_by_a_person(attempt) and not again else [*own, *ranked]
+    """Return the critics to ask about a draft: after a person has answered, the verifiers of requirements."""
+    own = own_checks(events) if attempt.requirements and not people else []
+    return own if attempt.seen_by_person and not again else [*own, *ranked]
+
+
+def _critics_heard(attempt: Attempt) -> set[str]:
+    # A critic may sign its critique by another name than its own.
+    return {critique.get("critic", critique["by"]) for critique in attempt.critiques}
 
 
 def _settled(critic: NamedCritic, attempt: Attempt, *, decided: bool, again: bool) -> bool:
-    """Return whether a critic need not be asked: a person is asked what a calibrated judge may not say, no more."""
+    """Return True if a critic need not be asked: a person is asked what a calibrated judge may not say, no more."""
     if critic.human:
         return attempt.calibrated and not attempt.unmet and not again
     return critic.yields and decided
 
 
 def _decided(attempt: Attempt) -> bool:
-    """Return whether programs or a calibrated judge decided: what one of a requirement accepts is still to be judged
+    """Return True if programs or a calibrated judge decided: what one of a requirement accepts is still to be judged
     by the task."""
     return attempt.verified or attempt.refuted or attempt.calibrated
 
@@ -159,14 +165,15 @@ class _Judging:
 def _drafts_to_judge(state: Mapping[str, Any], *, people: bool, judge_last: bool) -> list[int]:
     """Return the rounds of the drafts that critics are asked about; none where the run ends without a critique."""
     events = state["events"]
-    drafts = newest_drafts(events)
-    unjudged_last = not judge_last and rounds(events) >= rounds_allowed(state["limits"])
+    summary = summary_of(events)
+    unjudged_last = not judge_last and summary.rounds >= rounds_allowed(state["limits"]) and not own_checks(events)
     # `check` ends the run for a failure, so further opinions would be paid for nothing.
-    failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in since_verdict(events))
-    if not drafts or unjudged_last or failed_already:
+    fresh = events[summary.verdict :]
+    failed_already = any(event["kind"] == "failure" and not event.get("budget") for event in fresh)
+    if not summary.newest or unjudged_last or failed_already:
         return []
     # A person is asked about one draft, however many were written side by side.
-    return [max(drafts, key=attrgetter("rank")).round] if people else [draft.round for draft in drafts]
+    return [max(summary.newest, key=attrgetter("rank")).round] if people else [draft.round for draft in summary.newest]
 
 
 def _asked(
@@ -183,8 +190,8 @@ def _asked(
     question, named = _question(critic, attempt.text, state)
     about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}
     outcome = yield from call(critic.call, *question, named=named, config=config, prices=prices, state=state, **about)
-    shown = attempt.requirements if getattr(critic.call, "tells_of_requirements", False) else ()
-    news, failed = _news(critic, attempt.round, outcome, node=node, told=critic.requirements or shown)
+    requirements = attempt.requirements if getattr(critic.call, "tells_of_requirements", False) else ()
+    news, failed = _news(critic, attempt.round, outcome, node=node, told=critic.requirements or requirements)
     if failed or not isinstance(outcome.result, PersonalCritique) or not outcome.result.draft:
         return news, failed, False
     return (yield from _edited(critic, outcome.result, attempt, state, config)), False, True
@@ -198,16 +205,6 @@ def _question(critic: NamedCritic, draft: str, state: Mapping[str, Any]) -> tupl
     named = {"state": {**state, "events": record, "draft": draft}} if critic.named_state else {}
     task = state["task"] if critic.verifier or critic.human else state["task"] + standing(state["events"])
     return (task, draft, record), named
-
-
-def _critics_heard(attempt: Attempt) -> set[str]:
-    # A critic may sign its critique by another name than its own.
-    return {critique.get("critic", critique["by"]) for critique in attempt.critiques}
-
-
-def _answered_by_a_person(attempt: Attempt) -> bool:
-    """Return whether a person has judged the draft already, after the other critics or, in a fork, instead of them."""
-    return any(critique["kind"] == "human" for critique in attempt.critiques)
 
 
 def _edited(
@@ -247,14 +244,14 @@ def _news(
         return [failure(node, number, error, by=critic.name, **outcome.failure_fields)], True
     # What asking cost is counted once, on the first critique.
     costs = [outcome.usage] + [NO_USAGE] * len(critiques)
-    asked = [
+    wanted = [
         requirement(one.text, number, one.by or critic.name)
         for one in critiques
         if critic.human and one.accepted is False and one.text.strip() and not one.stop
     ]
     about = {"requirements": [*told]} if told else {}
     return [
-        *asked,
+        *wanted,
         *(
             {**outcome.fields, **_event(critique, critic, number, critique.usage or cost), **about}
             for critique, cost in zip(critiques, costs, strict=False)

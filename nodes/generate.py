@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..state.conversation import before_task, kept_conversation
 from ..state.events import failure, given_draft, record
 from ..state.masking import masked
+from ..state.open_state import before_task, kept_conversation
 from ..state.schema import Raised
 from ..state.stopping import spent_budget
 from .agents.agent_answers import AgentRun, AgentUnfinishedError
 from .runtime.journal import saver_of
+from .runtime.killable import beside
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, extra_update, recorded
 from .writing.gate import no_draft
 from .writing.replies import cut_off, gated, marked_refusal, read_text, reasoning_only
 from .writing.sampling import SampledReply
+from .writing.writers import Drafts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
+    from ..state.dual import Do
+    from .verify.answer_type import AnswerType
     from .writing.writers import Writer
 
 __all__ = ["CHECKED_GENERATE_PROMPT", "GENERATE_PROMPT", "EmptyDraftError", "agent_update", "generate", "writer_update"]
@@ -31,11 +37,14 @@ class EmptyDraftError(ValueError):
     """The first draft came back empty, or refused, so there is nothing to work on. Resumed, the thread asks again."""
 
 
-def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool = False) -> Step:
+def generate(
+    writer: Writer, *, answer: AnswerType | None = None, prices: Prices | None = None, raises_later: bool = False
+) -> Step:
     """Return the node that writes the first draft.
 
     Args:
         writer: Takes the state and returns the draft.
+        answer: The type of drafts, where they have one.
         prices: Prices of the models that it calls.
         raises_later: Whether the node runs again where it writes `raised`. What a writer used before it failed is then
             in the record, and the node raises in the step after that.
@@ -66,12 +75,15 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
         error = outcome.error
         if isinstance(error, BudgetSpentError):  # what it cost until then is kept
             return agent_update(state, AgentRun("", (), str(error), budget=error.budget), draft)
-        if error is None and isinstance(outcome.result, AgentRun):
-            return agent_update(state, outcome.result, draft)
-        if error is None and not (text := read_text(outcome.result)).strip():
-            error = _empty(outcome.result, by=draft["by"])
+        result = outcome.result
+        if error is None and isinstance(result, AgentRun):
+            return agent_update(state, *(yield from _typed_run(result, draft, answer)))
+        result = yield from read_object(result, answer)
+        if error is None and not (text := read_text(result)).strip():
+            error = _empty(result, by=draft["by"])
         if error is None:
-            update = writer_update(state, writer, outcome.result, {**draft, **gated(text, outcome.result)})
+            draft |= yield from passed(text, result, answer)
+            update = writer_update(state, writer, result, draft)
             return update if outcome.refused is None else _with_refusal(state, update, outcome.refused)
         # Replies that the journal keeps, or the checkpoints of an agent, are counted when they are used again.
         counted_later = outcome.kept or getattr(writer, "goes_on", False)
@@ -83,6 +95,26 @@ def generate(writer: Writer, *, prices: Prices | None = None, raises_later: bool
         return {**record(state, {**draft, "rejected": "empty", "incomplete": why}), "raised": Raised(error)}
 
     return Step("generate", logic)
+
+
+def read_object(result: Any, answer: AnswerType | None) -> Generator[Do, Any, Any]:
+    """Return a writer's result, with JSON in the place of an object of the type."""
+    written = answer is None or isinstance(result, AgentRun | Drafts | str | BaseMessage | None)
+    return result if written or answer is None else (yield beside(answer.read, result))
+
+
+def _typed_run(
+    run: AgentRun, draft: dict[str, Any], answer: AnswerType | None
+) -> Generator[Do, Any, tuple[AgentRun, dict[str, Any]]]:
+    """Return an agent's run and its draft; of typed drafts, what does not fit is judged, and not dropped."""
+    if answer is None:
+        return run, draft
+    return replace(run, schema=None), {**draft, **(yield from passed(run.text, run.reply, answer))}
+
+
+def passed(text: str, result: Any, answer: AnswerType | None) -> Generator[Do, Any, dict[str, Any]]:
+    """Return the result of `gated`, made beside the event loop for a type, which may be a caller's."""
+    return gated(text, result) if answer is None else (yield beside(gated, text, result, answer))
 
 
 def _empty(result: Any, *, by: str) -> EmptyDraftError:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..state.events import Event
+    from .verify.answer_type import AnswerType
 
 __all__ = ["HumanCritic", "PersonalCritique", "edited_draft", "human_critic"]
 
@@ -34,6 +35,8 @@ class HumanCritic:
     """A person, asked through LangGraph's `interrupt`; see `human_critic`."""
 
     name: str = "human"
+    answer: AnswerType | None = None
+    """The type of the drafts, which an edit must be of."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -43,12 +46,13 @@ class HumanCritic:
         """Pause the run until someone answers; an answer that can't be read is asked for again, with the reason."""
         from langgraph.types import interrupt
 
+        own = None if self.answer is None else self.answer.text
         question = question_about(task, draft, latest_draft(history), by=self.name)
         reply = interrupt(question)
         # Resumed, the node runs from its start, and LangGraph gives each `interrupt` its answer again, in order.
         while True:
             try:
-                answer = read_answer(reply, draft=draft)
+                answer = read_answer(reply, draft=draft, own=own)
                 break
             except ValueError as error:
                 reply = interrupt({**question, "error": str(error)})
@@ -113,12 +117,11 @@ def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list
         "accepted": False,
         "score": None,
     }
-    text = critique.draft if isinstance(critique, PersonalCritique) else ""
     revision = {
         "kind": "revision",
         "round": number,
         "by": by,
-        "text": text,
+        "text": critique.draft if isinstance(critique, PersonalCritique) else "",
         "usage": NO_USAGE,
         "base": base,
         "rejected": "",

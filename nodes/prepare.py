@@ -1,16 +1,20 @@
-"""Node `prepare`: validate the task and its limits, and open the record of the run. Internal."""
+"""Node `prepare`: take in the task or the conversation, validate its limits, and open the record. Internal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import HumanMessage, convert_to_openai_messages
+
+from ..state.checked_channels import Waiting
 from ..state.events import clean, given_draft, record, task_event
 from ..state.limits import limits_in_force, merged_limits
+from ..state.open_state import said_so_far
+from ..state.typed_answer import ANSWER_SCHEMA
 from ..state.usage import NO_USAGE
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, extra_update
-from .writing.conversation import read_conversation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -50,7 +54,7 @@ def prepare(
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         earlier = state.get("events") or []
-        conversation = read_conversation(state)
+        conversation = _read_conversation(state)
         request = conversation.pop("task", state.get("task"))
         older = {"messages": conversation.pop("messages")} if "messages" in conversation else {}
         left_out = then is not None and request is None
@@ -70,6 +74,7 @@ def prepare(
             # A copy, since all runs share the constant.
             "usage": NO_USAGE.copy(),
             "error": None,
+            **({"structured_response": None} if ANSWER_SCHEMA in options else {}),
             **older,
         }
         opening = _opening(state, task, valid, options, fingerprint=fingerprint, **conversation)
@@ -107,3 +112,23 @@ def _opening(
 ) -> dict[str, Any]:
     """Return the update that begins a run: the task and its limits, in the state and in the record."""
     return {"task": task, "limits": limits, **record(state, task_event(task, limits, options, **fields))}
+
+
+def _read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task in the input's messages, if it has any, and the part of the conversation the record lacks.
+
+    Reads: task, messages, events.
+    """
+    messages = state.get("messages")
+    waits = isinstance(messages, Waiting)
+    if not messages or not (waits or state.get("task") is None):
+        return {}
+    conversation = convert_to_openai_messages(messages)
+    recorded = said_so_far(state.get("events") or [])
+    update: dict[str, Any] = {
+        "task": str([message for message in messages if isinstance(message, HumanMessage)][-1].text),
+        "conversation": conversation,
+    }
+    if recorded and conversation[: len(recorded)] == recorded:
+        update |= {"conversation": conversation[len(recorded) :], "continues": True}
+    return {**update, "messages": list(messages)} if waits else update

@@ -6,12 +6,10 @@ these methods takes its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from .._plugins import default_plugin
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["ProgramResult", "ProgramRunner", "default_sandbox"]
 

@@ -9,29 +9,36 @@ from typing import TYPE_CHECKING, Any
 from ..state.events import failure
 from ..state.stopping import spent_budget
 from ..state.summary import Attempt, attempts, rounds, summary_of
+from ..state.typed_answer import schema_in
 from ..state.usage import NO_USAGE, Usage, add_usage
-from .agents.agent_answers import AgentRun
-from .agents.structured_answers import misfit, schema_in
-from .generate import agent_update, writer_update
-from .runtime.dual import Do, beside
+from .agents.agent_answers import AgentRun, misfit
+from .generate import agent_update, passed, read_object, writer_update
+from .runtime.killable import beside
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
-from .writing.adaptive import EDIT, Drafts
 from .writing.prompts import Keep, attempt_at_hand
-from .writing.replies import cut_off, gated, read_text, rejection
-from .writing.writers import Refiners
+from .writing.replies import cut_off, read_text, rejection
+from .writing.writers import EDIT, Drafts, Refiners, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
+    from ..state.dual import Do
     from .runtime.meter import Prices
-    from .writing.writers import Writer
+    from .verify.answer_type import AnswerType
 
 __all__ = ["REFINE_PROMPT", "refine"]
 
 
-def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, prices: Prices | None = None) -> Step:
+def refine(
+    writer: Writer,
+    *,
+    keep: Keep = "best",
+    first: Writer | None = None,
+    answer: AnswerType | None = None,
+    prices: Prices | None = None,
+) -> Step:
     """Return the node that writes the next revision, or several side by side where the writer is adaptive.
 
     A revision that is empty, refused, a repeat, a notice or talk about the task, one that an agent did not finish, and
@@ -43,6 +50,7 @@ def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, 
         writer: Takes the state and returns the revision, or `Drafts`; of `Refiners` one is chosen.
         keep: Whether the best or the latest draft is revised, where the writer doesn't say it.
         first: Asked in the writer's place while there is no draft to revise.
+        answer: The type of drafts, where they have one.
         prices: Prices of the models that it calls.
 
     Reads: task, events, limits. Writes: events.
@@ -54,9 +62,9 @@ def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, 
             return {}
         number = rounds(events) + 1
         emit(kind="start", node="refine", round=number)
-        asked = _asked(writer, first, state)
-        outcome, refiner, choice = yield from _written(asked, state, config, prices=prices, number=number)
-        result = outcome.result
+        author = _asked(writer, first, state)
+        outcome, refiner, choice = yield from _written(author, state, config, prices=prices, number=number)
+        result = yield from read_object(outcome.result, answer)
         replies = result.replies if isinstance(result, Drafts) else [result]
         error, texts = outcome.error, [""]
         if error is None:
@@ -71,7 +79,7 @@ def refine(writer: Writer, *, keep: Keep = "best", first: Writer | None = None, 
         choice = {"refiner": result.arm} if isinstance(result, Drafts) else choice
         exact = isinstance(result, Drafts) and (result.arm == EDIT or any(result.edited))
         news = yield from _revisions(
-            state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact
+            state, texts, replies, base, {**choice, **outcome.fields}, number=number, exact=exact, answer=answer
         )
         if isinstance(result, AgentRun):
             if result.unfinished:
@@ -100,6 +108,7 @@ def _revisions(
     *,
     number: int,
     exact: bool = False,
+    answer: AnswerType | None = None,
 ) -> Generator[Do, Any, list[dict[str, Any]]]:
     """Return the event of each revision of a step, the reason included why it is no draft, if it is none.
 
@@ -111,6 +120,7 @@ def _revisions(
         fields: Of their events: the model, the usage of the whole step.
         number: Round of the first.
         exact: Whether another layout of an earlier draft is no repeat of it: a program put it right.
+        answer: The type of drafts, where they have one.
     """
     earlier = [*summary_of(state["events"]).attempts]
     critique, sources = (base.feedback, [base.text, state["task"]]) if base else ("", [])
@@ -119,7 +129,7 @@ def _revisions(
     news: list[dict[str, Any]] = []
     for text, reply, usage in zip(texts, replies, _shared(fields["usage"], replies), strict=True):
         message = reply.reply if isinstance(reply, AgentRun) else reply
-        draft = gated(text, message)
+        draft = yield from passed(text, message, answer)
         new = Attempt(number + len(news), draft["text"], by, base.round if base else None, ())
         # By their first words, then by their hashes, computed once a draft: only those alike are compared whole.
         alike = [one.text for one in earlier if one.opening == new.opening and one.condensed == new.condensed]
@@ -135,7 +145,7 @@ def _revisions(
 
 
 def _asked(writer: Writer, first: Writer | None, state: Mapping[str, Any]) -> Writer:
-    """Return who is to write: the writer of first drafts, where there is one, until there is a draft."""
+    """Return the writer of this step: that of first drafts, where there is one, until there is a draft."""
     return writer if first is None or attempts(state["events"]) else first
 
 

@@ -15,7 +15,7 @@ from langchain_core.vectorstores import VectorStore
 from ..state.events import clean, failure, record
 from ..state.retrievals import latest_retrieval
 from .arguments import checked_count
-from .passages import WithheldDocument, place_of
+from .documents import FoundDocuments, WithheldDocument, place_of
 from .runtime.meter import BudgetSpentError, Prices
 from .runtime.step import Step, Steps, call, emit, recorded
 
@@ -85,18 +85,13 @@ def retrieve(
             "usage": outcome.usage,
             **({"documents": [], "withheld": passages} if withheld else {"documents": passages}),
             **_gaps(outcome.result),
+            **({"search": outcome.result.search} if isinstance(outcome.result, FoundDocuments) else {}),
         }
         return recorded(state, event)
 
     step = Step("retrieve", logic)
     step.fingerprint = {"k": k, "query": query, "documents": _name(documents) if search else None}
     return step
-
-
-def _gaps(found: Sequence[Any]) -> dict[str, list[str]]:
-    """Return the parts of the question that a search of ours found nothing for, as the record has them."""
-    gaps = next((one.metadata.get("gaps") for one in found if isinstance(one, Document)), None)
-    return {"gaps": [clean(str(part)) for part in gaps]} if isinstance(gaps, list) else {}
 
 
 def _taken_away(state: Mapping[str, Any], query: str) -> dict[str, Any]:
@@ -150,3 +145,9 @@ def _passage(one: Any, *, by: str) -> dict[str, Any]:
 
 def _name(documents: Any) -> str:
     return str(getattr(documents, "name", None) or getattr(documents, "__name__", None) or type(documents).__name__)
+
+
+def _gaps(results: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the parts of the question that a search of ours found nothing for, as the record has them."""
+    gaps = next((one.metadata.get("gaps") for one in results if isinstance(one, Document)), None)
+    return {"gaps": [clean(str(part)) for part in gaps]} if isinstance(gaps, list) else {}

@@ -9,82 +9,81 @@
 # %% [markdown]
 # # Resume, replay, fork
 #
-# A run is killed in its second round, resumed in this process from what was stored, replayed without a model, and
-# forked twice: with other feedback, and with another model. It runs on the small embedded model, without a key; to use
-# a model of yours, change `MODEL`.
+# A run is killed while a revision is judged, resumed in this process from what was stored, replayed without a model,
+# and forked twice: with a wish, and with a draft by a person. The replies are recorded, as in the notebook before.
 
 # %%
 import os
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from redraft import Thread, build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
+from redraft import Critique, Thread, build_refine_graph, chat_model, open_checkpointer
 from redraft.faces import diff, scores, show, timeline, tree
 
-MODEL = "local"  # or "openai:gpt-5-mini", …
 DB = str(Path(tempfile.mkdtemp()) / "runs.sqlite")
 
 # %% [markdown]
 # ## A process that is killed
 #
-# The same graph in a process of its own. Its critic kills the process, as a power cut would, when it sees the second
-# draft: nothing is cleaned up, nothing is saved in a hurry.
+# The same graph in a process of its own. Its verifier kills the process, as a power cut would, when it sees another
+# draft than the first: nothing is cleaned up, nothing is saved in a hurry.
 
 # %%
 victim = f"""
-import os, signal
-from redraft import build_refine_graph, chat_model, open_checkpointer, uses_words, verifier_critic
+import os, re, signal
+from redraft import Critique, build_refine_graph, chat_model, open_checkpointer
 
-words = uses_words("snow", "bell", "bread")
+judged = []
 
-def uses_words_then_power_cut(task, draft):
-    if os.path.exists({DB + ".second"!r}):
+def polite_with_a_day(task, draft):
+    if judged and draft != judged[0]:
         os.kill(os.getpid(), signal.SIGKILL)
-    open({DB + ".second"!r}, "w").close()
-    return words(task, draft)
+    judged.append(draft)
+    wishes = []
+    if not re.search("(Mon|Tues|Wednes|Thurs|Fri)day", draft):
+        wishes.append("Say by which day: by Friday.")
+    if "please" not in draft.lower():
+        wishes.append("Say please.")
+    return Critique(" ".join(wishes), accepted=not wishes, score=1 - len(wishes) / 2)
 
-model = chat_model({MODEL!r}, temperature=0.7, seed=1, max_output_tokens=60)
 with open_checkpointer({DB!r}) as saver:
-    graph = build_refine_graph(
-        model,
-        critics=[verifier_critic(uses_words_then_power_cut, name="uses_words")],
-        refine_prompt="(Try {{round}}. {{feedback}})\\n\\n{{task}}",
-        checkpointer=saver,
-    )
-    task = "Write one sentence about a bakery in winter with the words snow, bell and bread in it."
-    graph.invoke({{"task": task}}, {{"configurable": {{"thread_id": "bakery"}}}}, durability="sync")
+    graph = build_refine_graph(chat_model("replay"), verifiers=[polite_with_a_day], checkpointer=saver)
+    task = {{"task": "Ask the team, in one sentence, to send their timesheets."}}
+    graph.invoke(task, {{"configurable": {{"thread_id": "timesheets"}}}}, durability="sync")
 """
-killed = subprocess.run([sys.executable, "-c", victim], check=False)
+killed = subprocess.run([sys.executable, "-c", victim], env=os.environ | {"REDRAFT_WATCHDOG": "0"}, check=False)
 print("the process ended with", killed.returncode)
 
 # %% [markdown]
 # ## Resume
 #
-# What was paid for is stored: the two drafts and the first critique. `resume` goes on with the judgement that the
-# process died in. No draft is written twice, and seconds between the two processes count for nothing. The critic that
-# cut the power stands in the record, so going on with another one has to be allowed, and the change is recorded too.
+# What was paid for is stored: the drafts and the first critique. `resume` goes on with the judgement that the
+# process died in, and no draft is written twice. The verifier that cut the power stands in the record, so going on with
+# another one has to be allowed, and the change is recorded too.
+
 
 # %%
+def polite_with_a_day(task, draft):
+    wishes = []
+    if not re.search("(Mon|Tues|Wednes|Thurs|Fri)day", draft):
+        wishes.append("Say by which day: by Friday.")
+    if "please" not in draft.lower():
+        wishes.append("Say please.")
+    return Critique(" ".join(wishes), accepted=not wishes, score=1 - len(wishes) / 2)
+
+
 checkpointer = open_checkpointer(DB).open()
-
-
-def bakery(model):
-    return build_refine_graph(
-        model,
-        critics=[verifier_critic(uses_words("snow", "bell", "bread"))],
-        refine_prompt="(Try {round}. {feedback})\n\n{task}",  # a model this small copies a draft that it is shown
-        checkpointer=checkpointer,
-    )
-
-
-graph = bakery(chat_model(MODEL, temperature=0.7, seed=1, max_output_tokens=60))
-thread = Thread(graph, "bakery")
-print("stored:", [(event["kind"], event["round"]) for step in thread.history() for event in step.events])
+graph = build_refine_graph(chat_model("replay"), verifiers=[polite_with_a_day], checkpointer=checkpointer)
+thread = Thread(graph, "timesheets")
+for step in thread.history():
+    for event in step.events:
+        print(event["round"], event["kind"], event["text"])
 
 # %%
 output = thread.resume(allow_changes=True)
@@ -108,19 +107,17 @@ print("matches:", replay.matches, replay.differences)
 # %% [markdown]
 # ## Fork
 #
-# A fork is a thread of its own from a round of this one. Here the first draft gets another critique, and in the second
-# fork another model revises it: the same weights with another seed, for want of a key.
+# A fork is a thread of its own from a round of this one. The first one asks for something more, and a verifier looks
+# whether it is there. In the second a person writes the draft, and no model is asked.
 
 # %%
-dog = thread.fork(
-    at=0, feedback="Make it about a dog that waits for bread. Use the words snow and bell.", thread_id="dog"
-)
-print(dog.resume()["answer"])
+wish = "Say that the payroll closes then."
+payroll = thread.fork(at="best", feedback=wish, verifiers=["uses_words:payroll"], thread_id="payroll")
+print(payroll.resume()["answer"])
 
 # %%
-other = bakery(chat_model(MODEL, temperature=1.0, seed=5, max_output_tokens=60))
-thread.fork(at=0, thread_id="other-model")
-print(Thread(other, "other-model").resume()["answer"])
+by_hand = thread.fork(at=0, draft="Timesheets by Friday noon, please.", thread_id="by-hand")
+print(by_hand.resume()["answer"])
 
 # %% [markdown]
 # ## Compare
@@ -129,7 +126,7 @@ print(Thread(other, "other-model").resume()["answer"])
 tree(thread)
 
 # %%
-diff(thread, other=dog)
+diff(thread, other=payroll)
 
 # %%
-scores([thread, dog, Thread(other, "other-model")])
+scores([thread, payroll, by_hand])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import IPython.display
 import matplotlib.pyplot as plt
-from redraft import Limits, build_refine_graph, chat_model, uses_words, verifier_critic
+from redraft import Critique, build_refine_graph, chat_model
 from redraft.evals import build_ledger, draw_plots, find_runs
 
 # %% [markdown]
@@ -33,9 +33,9 @@ from redraft.evals import build_ledger, draw_plots, find_runs
 # [RESULTS.md](../evals/RESULTS.md) says more.
 
 # %%
-results = Path("../evals/results")
-by_programs = [results / name for name in ("gsm8k_test", "humaneval", "commongen_hard")]
-ledger = build_ledger(find_runs([*by_programs, results / "development"]))
+RECORDED = Path("../evals/results")
+by_programs = [RECORDED / name for name in ("gsm8k_test", "humaneval", "commongen_hard")]
+ledger = build_ledger(find_runs([*by_programs, RECORDED / "development"]))
 JUDGES = {"adaptive": ("programs judge", "tab:blue"), "self-refine-2": ("it judges itself", "tab:orange")}
 rows = sorted((row for row in ledger.methods if row.method in JUDGES), key=lambda row: row.method, reverse=True)
 
@@ -55,70 +55,89 @@ axis.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# A program that knows what is right is worth every round. The model that judges itself fixed none: on problems of
-# mathematics and code it accepts whatever it wrote, wrong or right.
+# These are the differences that were registered beforehand, against a baseline that turned out to be weak. Beside the
+# same evidence with nothing revised, two of the three gains are gone. On GSM8K a vote of the first draft and three
+# programs has 67.0% right, refining 67.5%. On HumanEval samples after the same first draft have 66.3%, refining 70.2%,
+# which could be chance. Where the check says what is missing, as with the words of CommonGen-Hard, revising is what
+# helps: 83% against 9%.
+#
+# The model that judges itself fixed none. The next figure shows why: on problems of mathematics and code it accepted
+# all that it wrote, wrong or right.
 
 # %%
-judged = [*(folder / "adaptive" for folder in by_programs), *results.glob("development/*/self-refine-2")]
+judged = [*(folder / "adaptive" for folder in by_programs), *RECORDED.glob("development/*/self-refine-2")]
 plots = {plot.name: plot for plot in draw_plots(build_ledger(find_runs(judged)))}
 IPython.display.Image(plots["critics"].png, alt=plots["critics"].described)
 
 # %% [markdown]
-# How many rounds? The curve says after which of them nothing more is gained.
+# How many rounds? With programs all three curves still rise at the last round that was allowed: the limit ended them,
+# and on words nearly every round brought right answers. Where the model judged itself, only one of three runs has a
+# curve, a flat one: on mathematics and code it accepted every first draft, so there was no second round to draw.
 
 # %%
 IPython.display.Image(plots["curve"].png, alt=plots["curve"].described)
 
 # %% [markdown]
-# ## A small live run
+# ## A small run of your own
 #
-# Eight sentences by the embedded model, which has 135M parameters, each with two words that a program looks for. The
-# refiner is told the task again and which words are missing: shown its draft, a model this small copies it. On the
-# shell this is `redraft run "Write …" --verify uses_words:river,lamp`; `redraft eval` measures it on a whole dataset.
+# Five short notices by the recorded model, each with two words that a program looks for. The first draft is written
+# without knowing them, and a revision is told what to add. `redraft eval` measures the same on a whole dataset, beside
+# samples for as many tokens.
 
 # %%
+model = chat_model("replay")  # or "openai:gpt-5-mini", …
 TASKS = {
-    "a boat trip": ("river", "lamp"),
-    "a bakery in winter": ("snow", "bell"),
-    "a dog": ("ladder", "apple"),
-    "a school": ("window", "song"),
-    "a journey": ("bridge", "coat"),
-    "a garden": ("clock", "rain"),
-    "a letter": ("candle", "door"),
-    "a market": ("drum", "orange"),
+    "Ask the team, in one sentence, to send their timesheets.": {
+        "please": "Say please.",
+        "Friday": "Say by which day: by Friday.",
+    },
+    "Tell the staff, in one sentence, that the kitchen is closed.": {
+        "kitchen": "Name the kitchen.",
+        "Monday": "Say until when: until Monday.",
+    },
+    "Invite the neighbours, in one sentence, to a summer party.": {
+        "party": "Name the party.",
+        "garden": "Say where: in the garden.",
+    },
+    "Remind the guests, in one sentence, to return their keys.": {
+        "keys": "Name the keys.",
+        "desk": "Say where: at the front desk.",
+    },
+    "Thank a customer, in one sentence, for their order.": {
+        "order": "Name the order.",
+        "Tuesday": "Say when it arrives: on Tuesday.",
+    },
 }
 
 
-def refined(about, words, seed):
-    graph = build_refine_graph(
-        chat_model("local", temperature=0.7, seed=seed, max_output_tokens=60),  # or "openai:gpt-5-mini", …
-        critics=[verifier_critic(uses_words(*words))],
-        refine_prompt="{task} {feedback} Try {round}:",
-        memory="last",
-    )
-    task = f"Write one sentence about {about} with the words {words[0]} and {words[1]} in it."
-    output = graph.invoke({"task": task, "limits": Limits(max_rounds=3)})
-    first = next(event["score"] for event in output["events"] if event["kind"] == "critique")
-    return first, output["score"], output["answer"]
+def refined(task, wishes):
+    def says_it_all(task, draft):
+        missing = [wish for word, wish in wishes.items() if word.lower() not in draft.lower()]
+        return Critique(" ".join(missing), accepted=not missing, score=1 - len(missing) / len(wishes))
+
+    graph = build_refine_graph(model, verifiers=[says_it_all], limits={"max_rounds": 3})
+    output = graph.invoke({"task": task})
+    return next(event["score"] for event in output["events"] if event["kind"] == "critique"), output
 
 
-found = {about: refined(about, words, seed) for seed, (about, words) in enumerate(TASKS.items(), start=1)}
+results = {task: refined(task, wishes) for task, wishes in TASKS.items()}
 
 # %%
-figure, axis = plt.subplots(figsize=(9, 3.5), layout="constrained")
-for place, (first, last, _) in enumerate(found.values()):
-    axis.plot([first, last], [place, place], color="tab:blue", linewidth=2)
+figure, axis = plt.subplots(figsize=(9, 3), layout="constrained")
+for place, (first, output) in enumerate(reversed(results.values())):
+    axis.plot([first, output["score"]], [place, place], color="tab:blue", linewidth=2)
     axis.plot(first, place, "o", color="white", markeredgecolor="tab:blue", markersize=9)
-    axis.plot(last, place, "o", color="tab:blue", markersize=6)
-axis.set_yticks(range(len(found)), found)
+    axis.plot(output["score"], place, "o", color="tab:blue", markersize=6)
+axis.set_yticks(range(len(results)), [" and ".join(wishes) for wishes in reversed(TASKS.values())])
 axis.set_xticks([0, 0.5, 1], ["no word", "one word", "both words"])
 axis.set_xlim(-0.1, 1.1)
 axis.set_title("first draft (ring) and answer (dot), after three rounds at most", fontsize=10)
 axis.spines[["top", "right"]].set_visible(False)
 plt.show()
-before, after = (sum(one[index] for one in found.values()) / len(found) for index in (0, 1))
-about = max(found, key=lambda one: found[one][1] - found[one][0])
-IPython.display.Markdown(
-    f"{before:.0%} of the words at first, **{after:.0%} in the end**. The check looks for words and not for sense, "
-    f"which the answer about {about} shows: “{found[about][2]}”"
-)
+
+# %% [markdown]
+# The check looks for words and not for sense, so read what was accepted:
+
+# %%
+lines = [f"- {output['answer']} *({output['stop_reason']})*" for _, output in results.values()]
+IPython.display.Markdown("\n".join(lines))

@@ -24,28 +24,33 @@ import re
 from redraft import Critique, Thread, build_refine_graph, chat_model, model_critic, open_checkpointer, verifier_critic
 from redraft.faces import diff, timeline
 
-model = chat_model("replay:replies.sqlite", max_output_tokens=300)  # or "openai:gpt-5-mini", …
+model = chat_model("replay")  # or "openai:gpt-5-mini", …
 
 # %% [markdown]
 # ## A verifier
 #
-# Release notes should say what a user can do now: short bullet points that begin with a verb, and no word of praise.
-# The critique says what is wrong and where; the score, from 0 to 1, tells better drafts from worse ones, so that the
-# best is kept when none is accepted.
+# Release notes should say what a user can do now: bullet points that begin with a verb and have at most 10 words, and
+# no word of praise. The critique says what is wrong and where; the score, from 0 to 1, tells better drafts from worse
+# ones, so that the best is kept when none is accepted.
 
 # %%
-PRAISE = re.compile(r"\b(powerful|seamless(?:ly)?|exciting|robust|simply|effortless(?:ly)?|improved|enhanced)\b", re.I)
+VERBS = ("Add", "Change", "Copy", "Edit", "Export", "Find", "Keep", "Open", "Save", "Send", "Share", "Undo", "Work")
+PRAISE = re.compile(
+    r"\b(easily|effortless(?:ly)?|enhanced|exciting|improved|powerful|quick(?:ly)?|robust|seamless(?:ly)?|simply)\b",
+    re.I,
+)
 
 
 def plain_release_notes(task: str, draft: str) -> Critique:
     lines = [line.strip() for line in draft.splitlines() if line.strip()]
     points = [line for line in lines if line.startswith("- ")]
     faults = [f"{line!r} is no bullet point; begin it with '- '." for line in lines if line not in points]
-    faults += [f"{line!r} has more than 14 words." for line in points if len(line.split()) > 15]
-    faults += [f"{found.group()!r} is praise; say what a user can do." for found in PRAISE.finditer(draft)]
+    faults += [f"{line!r} does not begin with a verb." for line in points if line[2:].split(" ")[0] not in VERBS]
+    faults += [f"{line!r} has more than 10 words." for line in points if len(line.split()) > 11]
+    faults += [f"{match.group()!r} is praise; say what a user can do." for match in PRAISE.finditer(draft)]
     if not points:
         faults.append("There are no bullet points.")
-    return Critique("\n".join(faults[:5]), accepted=not faults, score=1 / (1 + len(faults)))
+    return Critique("\n".join(faults[:3]), accepted=not faults, score=1 / (1 + len(faults)))
 
 
 # %% [markdown]
@@ -57,9 +62,10 @@ def plain_release_notes(task: str, draft: str) -> Critique:
 # %%
 LABELLED = [
     (True, "- Export a report as PDF.\n- Undo the last five changes."),
-    (True, "- Search in attachments."),
+    (True, "- Find words in attachments."),
     (False, "We are excited to announce a powerful new export."),
-    (False, "- Enjoy the improved editor."),
+    (False, "- The editor is improved."),
+    (False, "- Sharing of files by link."),
     (
         False,
         "- Export everything that you have ever written, drawn or recorded in one single file of any format at all.",
@@ -73,22 +79,29 @@ print("rejects", sum(not ok for good, ok in verdicts if good), "of", sum(good fo
 # %% [markdown]
 # ## At work
 #
-# Verifiers are asked first, and while one objects no model is. Here a model judges as well, once the form is right
-# (`critics_after="always"` would ask it each time).
+# Verifiers are asked first, and while one objects no model is. A model that stands beside it in `critics=` judges
+# once the form is right (with `critics_after="always"` each time).
 
 # %%
+ANEW = """{task}
+
+An earlier attempt was turned down:
+{feedback}
+
+Write the notes anew. Each line begins with '- ' and a verb, has at most 10 words, and praises nothing. Reply with the
+lines only."""  # shown its draft, a small model copies it
+
 checkpointer = open_checkpointer("memory").open()
 graph = build_refine_graph(
     model,
     critics=[verifier_critic(plain_release_notes)],
-    refine_prompt="{task}\n\nAn earlier attempt was turned down:\n{feedback}\n\nWrite the notes anew: three lines that "
-    "begin with '- ', each of at most 14 words, and nothing else.",  # shown its draft, a small model copies it
+    refine_prompt=ANEW,
     limits={"max_rounds": 4},
     checkpointer=checkpointer,
 )
 task = (
-    "Write exciting release notes. What is new: files can be shared by link, the editor saves while offline, search "
-    "finds words in pictures."
+    "Write exciting release notes in three lines. What one can do now: share files by link, edit while offline, find "
+    "words in pictures."
 )
 output = graph.invoke({"task": task}, {"configurable": {"thread_id": "notes"}})
 print(output["answer"])

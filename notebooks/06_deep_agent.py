@@ -12,8 +12,8 @@
 # What a deep agent makes is often a file, and its last message only says so. `RefineMiddleware` has both judged where
 # the agent would finish; what fails goes back into the agent's own loop, with its tools.
 #
-# It needs `pip install deepagents "redraft[agents]"`. A script stands in for the model, since the models of the other
-# notebooks call no tools: it writes a report, mends it, and then makes it worse. To use a model of yours, put
+# It needs `pip install deepagents ".[agents]"` in a checkout. A script stands in for the model, since the recorded one
+# calls no tools: it writes a report, mends it, and then makes it worse. To use a model of yours, put
 # `chat_model("openai:gpt-5-mini")` in its place.
 
 # %%

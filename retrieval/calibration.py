@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 __all__ = ["CALIBRATIONS", "FEATURES", "Calibrated", "features", "key_terms", "relevance"]
 

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
 
 from ..nodes.critics.critics import VerifierCritic
 from ..nodes.verify.text_verifiers import split_sentences, split_words
 from ..nodes.writing.prompts import PromptedModel
 from ..nodes.writing.replies import is_stop_phrase, read_text
-from ..state.critique import Critique
+from ..state.critique import Critique, Verifier
+from ..state.dual import Do
+from ..state.events import Event
 from ..state.retrievals import CITATION, cited_numbers, documents_of, latest_retrieval, nothing_for
+from ..state.stopping import StopReason, decide
 from ..state.summary import latest_draft
 from .calibration import key_terms
 from .documents import passage
 from .findings import confidence, distinct_sources, part_confidences, plan_of, ranked, rendered, withheld
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
-
-    from langchain_core.embeddings import Embeddings
-    from langchain_core.runnables import RunnableConfig
-
-    from ..nodes.runtime.dual import Do
-    from ..state.critique import Verifier
-    from ..state.events import Event
 
 __all__ = [
     "NOTHING_SAID",
@@ -38,6 +34,7 @@ __all__ = [
     "CitationCritic",
     "Claim",
     "ConfidenceCritic",
+    "answer_is_over",
     "claims",
     "features",
     "support",
@@ -93,7 +90,8 @@ def support(claim: str, passages: Sequence[str], embeddings: Embeddings | None =
         passages: Their texts, with their headings.
         embeddings: all-MiniLM-L6-v2, with which it was calibrated; `None` goes by words alone.
     """
-    if _numbers(claim) - _numbers_with_words(" ".join(passages)):
+    text = " ".join(passages)
+    if _numbers(claim) - _numbers(text) - {MORE_WORDS.get(word) for word in LATIN.findall(text.casefold())}:
         return 0.0
     overlap, similarity = features(claim, passages, embeddings)
     intercept, *weights = BY_WORDS if embeddings is None else BY_MEANING
@@ -140,11 +138,6 @@ def _numbers(text: str) -> set[str]:
     """Return the numbers of a sentence, from two on where they are words: "one" has other meanings."""
     digits = set(NUMBER.findall(GROUPED.sub("", text)))
     return digits | {NUMBER_WORDS[word] for word in LATIN.findall(text.casefold()) if word in NUMBER_WORDS}
-
-
-def _numbers_with_words(text: str) -> set[str]:
-    words = {MORE_WORDS[word] for word in LATIN.findall(text.casefold()) if word in MORE_WORDS}
-    return _numbers(text) | words
 
 
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -273,10 +266,24 @@ class AnswerWriter(PromptedModel):
         if not documents_of(events):
             return AIMessage(NOTHING_SAID)
         reply: AIMessage = yield from super().logic(input, config)
-        text, said = read_text(reply), _open_parts(events)
-        if not said or not text.strip():
+        text, remark = read_text(reply), _open_parts(events)
+        if not remark or not text.strip():
             return reply
-        return reply.model_copy(update={"content": f"{text.replace(said, '').rstrip()}\n\n{said}"})
+        return reply.model_copy(update={"content": f"{text.replace(remark, '').rstrip()}\n\n{remark}"})
+
+
+def answer_is_over(state: Mapping[str, Any]) -> StopReason | None:
+    """Return why an answer is revised no more: as usual, but for one to a question of which a part is open, which only
+    a person accepts."""
+    reason = decide(state["events"], state["limits"])
+    latest = latest_draft(state["events"])
+    by_person = latest is not None and latest.seen_by_person
+    return "undecided" if reason == "accepted" and _open_parts(state["events"]) and not by_person else reason
+
+
+answer_is_over.explained = {  # type: ignore[attr-defined]
+    "undecided": "What the answer says is right, and it leaves open a part that nothing was found for."
+}
 
 
 def _open_parts(events: Sequence[Event]) -> str:

@@ -80,7 +80,7 @@ def build(
         raise BadInputError("the index needs a --name")
     screen = Screen(as_json=as_json)
     with screen.thinking() as say, bad_input():
-        found = update_index(
+        update = update_index(
             name,
             sources or (),
             model=embedding,
@@ -92,14 +92,14 @@ def build(
 
     def show(screen: Any) -> None:
         screen.line(
-            (found.name, "bold"),
-            f": {found.passages:,} passages of {found.files:,} files by {found.model}; {found.read:,} files read, "
-            f"{found.unchanged:,} unchanged, {found.removed:,} removed, in {found.seconds:.1f} s",
+            (update.name, "bold"),
+            f": {update.passages:,} passages of {update.files:,} files by {update.model}; {update.read:,} files read, "
+            f"{update.unchanged:,} unchanged, {update.removed:,} removed, in {update.seconds:.1f} s",
         )
-        if found.told:
-            screen.line(f"left out: {found.told}")
+        if update.told:
+            screen.line(f"left out: {update.told}")
 
-    screen.result(dataclasses.asdict(found), show)
+    screen.result(dataclasses.asdict(update), show)
 
 
 @index.command(name="list")
@@ -108,20 +108,20 @@ def list_(as_json: AsJson = False) -> None:
     from .index_file import stored_indexes
 
     with bad_input():
-        found = stored_indexes()
+        indexes = stored_indexes()
 
     def show(screen: Any) -> None:
-        if not found:
+        if not indexes:
             screen.line("There is no index yet: redraft index DIR --name NAME makes one.")
             return
         table = plain_table("name", "files", "passages", "model", "MB", "changed", right=("files", "passages", "MB"))
-        for one in found:
+        for one in indexes:
             changed = "unfinished" if one["unfinished"] else one["changed"]
             size = f"{one['bytes'] / 1e6:.1f}"
             table.add_row(one["name"], f"{one['files']:,}", f"{one['passages']:,}", one["model"], size, changed)
         screen.put(table)
 
-    Screen(as_json=as_json).result(found, show)
+    Screen(as_json=as_json).result(indexes, show)
 
 
 @index.command()
@@ -153,5 +153,5 @@ def import_(
     from .index_file import import_index
 
     with bad_input():
-        found = import_index(file, name or file.stem)
-    Screen().line(f"Imported {found['name']}: {found['passages']:,} passages of {found['files']:,} files.")
+        imported = import_index(file, name or file.stem)
+    Screen().line(f"Imported {imported['name']}: {imported['passages']:,} passages of {imported['files']:,} files.")

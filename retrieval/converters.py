@@ -13,12 +13,9 @@ import os
 import re
 import stat
 import zipfile
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from io import BufferedReader
-    from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 __all__ = [
     "CONVERTED",
@@ -98,7 +95,7 @@ def _rule(line: str) -> bool:
     return re.fullmatch(r"([!-/:-@\[-`{-~])\1{2,}", line) is not None
 
 
-def opened_file(path: Path) -> BufferedReader:
+def opened_file(path: Path) -> io.BufferedReader:
     """Open a regular file for reading, and nothing that could hold a reader up in its place.
 
     Raises:
@@ -189,14 +186,16 @@ def _html(data: bytes) -> list[Part]:
 def _of_html(text: str) -> Part:
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
-    options = ConversionOptions(
-        skip_images=True,
-        strip_tags=["a"],
-        exclude_selectors=["nav", "footer", "script", "style", "template", ".headerlink"],
-        # It would drop a <header> with the title in it.
-        preprocessing=PreprocessingOptions(enabled=False),
+    page = convert(
+        text,
+        ConversionOptions(
+            skip_images=True,
+            strip_tags=["a"],
+            exclude_selectors=["nav", "footer", "script", "style", "template", ".headerlink"],
+            # It would drop a <header> with the title in it.
+            preprocessing=PreprocessingOptions(enabled=False),
+        ),
     )
-    page = convert(text, options)
     if any(str(warning.kind) == "depth_limit_exceeded" for warning in page.warnings):
         raise UnreadableError("{} with tags nested too deeply")
     body = re.sub(r"\A---\n.*?\n---\n", "", page.content or "", count=1, flags=re.DOTALL)

@@ -154,8 +154,9 @@ def load_page(url: str, *, chunk_size: int = 800, chunk_overlap: int = 100) -> l
     """
     from .web_pages import fetched
 
-    reader = DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap)
-    passages = reader.page(url, *fetched(url, known=SUFFIXES))
+    passages = DocumentReader(chunk_size=chunk_size, chunk_overlap=chunk_overlap).page(
+        url, *fetched(url, known=SUFFIXES)
+    )
     if not passages:
         raise ValueError(f"there is no text at {url}")
     return passages
@@ -221,7 +222,7 @@ def readable_files(root: Path, left_out: LeftOut) -> list[tuple[Path, str]]:
 
 
 def _no_file(path: Path, inside: Path) -> str:
-    """Return what something is that is no regular file of the folder `inside`; empty for one."""
+    """Return the kind of an entry that is no regular file of the folder `inside`; empty for one that is."""
     link = path.is_symlink()
     try:
         mode = path.stat().st_mode
@@ -263,7 +264,7 @@ class DocumentReader:
                 f"chunk_overlap={chunk_overlap!r}"
             )
         if find_spec("langchain_text_splitters") is None:
-            raise ImportError('reading a folder needs an extra: pip install "redraft[retrieval]"')
+            raise ImportError('reading a folder needs an extra: pip install ".[retrieval]" in a checkout')
         self._sizes = {"chunk_size": chunk_size, "chunk_overlap": chunk_overlap}
         self._most_seconds, self._most_characters = most_seconds, most_characters
         self._seconds, self._characters = 0.0, 0
@@ -297,7 +298,9 @@ class DocumentReader:
         except UnreadableError as error:
             raise type(error)(str(error).replace("{}", kind)) from None
         except ImportError as error:
-            raise ImportError(f'reading {kind} needs an extra: pip install "redraft[retrieval]" ({error})') from None
+            raise ImportError(
+                f'reading {kind} needs an extra: pip install ".[retrieval]" in a checkout ({error})'
+            ) from None
         except OSError:
             raise UnreadableError(f"{kind} that can't be opened") from None
         finally:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping, Sequence
 from math import inf
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable  # noqa: TC002  # pydantic reads it at run time
-from pydantic import BaseModel, ConfigDict
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+)
+from pydantic import BaseModel
 
-from ..nodes.passages import place_of
+from ..nodes.documents import FoundDocuments, place_of
 from ..state.dual import Do, do
-from ..state.retrievals import nothing_for, paged
+from ..state.retrievals import latest_retrieval, nothing_for, paged
 from ..state.summary import best_draft, current_run, rounds, run_options, usage_total
 from .calibration import CALIBRATIONS, relevance
 from .documents import passage
 from .retrievers import DualRetriever
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-
-    from langchain_core.runnables import RunnableConfig
-
 
 __all__ = [
     "NOTHING_CLOSE",
@@ -35,7 +33,6 @@ __all__ = [
     "confidence",
     "distinct_sources",
     "findings",
-    "measured_parts",
     "open_parts",
     "part_confidences",
     "plan_of",
@@ -50,10 +47,8 @@ NOTHING_FOUND = "(The search found no passage.)"
 NOTHING_CLOSE = "(The search found nothing that answers this.)"
 
 
-class RetrievedPassage(BaseModel):
+class RetrievedPassage(BaseModel, frozen=True):
     """One passage, with what it is worth over all queries that found it."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     text: str
@@ -66,7 +61,7 @@ class RetrievedPassage(BaseModel):
     url: str | None = None
     """Of a web page."""
     score: float
-    """Sum of its rank scores. It only ranks."""
+    """It is ranked by this: its relevance where the search reranks, else the sum of its rank scores."""
     similarity: float
     """Cosine, 0–1, with the closest of what was asked."""
     sub_query: str
@@ -76,7 +71,7 @@ class RetrievedPassage(BaseModel):
     found_by: list[str] = []
     """The searches that found it: `vectors`, `bm25`, or the name of a retriever; empty in records that don't say."""
     metadata: dict[str, Any] = {}
-    """What else the document had in its metadata."""
+    """The rest of the document's metadata."""
 
 
 def searches(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[Mapping[str, Any]]:
@@ -126,10 +121,10 @@ def withheld(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> b
 
 
 def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> list[RetrievedPassage]:
-    """Return the passages found up to a round, each once, best first, cut to the plan's `top_k`.
+    """Return the passages found up to a round, each once, best first by their `score`, cut to the plan's `top_k`.
 
     Where the search reranks, the most relevant lead, whichever query found them; else those that the searches ranked
-    highest.
+    highest. Of each part of a question the closest passage is among them.
 
     Args:
         events: The record, or events that are still to be recorded.
@@ -154,15 +149,15 @@ def ranked(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -> 
                 "found_by": list(dict.fromkeys([*before["found_by"], *document.get("found_by", [])])),
             }
     plan = plan_of(events)
-
-    def merit(item: RetrievedPassage) -> tuple[float, float]:
-        rank = -round(item.score, 9)
-        if not plan.get("reranked"):
-            return rank, -item.similarity
-        return -relevance(plan["query"], passage(item.text, item.heading), item.similarity), rank
-
-    ranking = [RetrievedPassage(**fields) for fields in passages.values()]
-    return sorted(ranking, key=merit)[: plan.get("top_k", 5)]
+    ranking = sorted(passages.values(), key=lambda one: (-round(one["score"], 9), -one["similarity"]))
+    if plan.get("reranked"):
+        for one in ranking:
+            one["score"] = relevance(plan["query"], passage(one["text"], one["heading"]), one["similarity"])
+        ranking.sort(key=lambda one: -one["score"])  # of equal ones that which the searches ranked higher
+    parts = zip(*(one["parts"] for one in ranking), strict=True)
+    closest = {ranking[near.index(max(near))]["id"] for near in parts}
+    chosen = sorted(ranking, key=lambda one: one["id"] not in closest)[: plan.get("top_k", 5)]
+    return [RetrievedPassage(**one) for one in sorted(chosen, key=lambda one: -one["score"])]
 
 
 def confidence(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> float:
@@ -191,11 +186,6 @@ def part_confidences(passages: Sequence[RetrievedPassage], plan: Mapping[str, An
     return values
 
 
-def measured_parts(plan: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a question as passages are measured against them."""
-    return [measured for _, measured in plan.get("parts", [])]
-
-
 def open_parts(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> list[str]:
     """Return the parts of a question that passages so improbably answer that this is nothing found."""
     least = plan.get("nothing_under", plan["threshold"])
@@ -212,7 +202,7 @@ def _confidence_in_all(passages: Sequence[RetrievedPassage], plan: Mapping[str, 
 
 
 def distinct_sources(passages: Sequence[RetrievedPassage]) -> int:
-    """Return how many documents the passages come from; one without a source counts as its own."""
+    """Return the number of documents that the passages come from; one without a source counts as its own."""
     return len({item.source or item.id for item in passages})
 
 
@@ -221,22 +211,21 @@ def rendered(events: Sequence[Mapping[str, Any]], *, until: int | None = None) -
     passages = findings(events, until=until)
     if not passages:
         return NOTHING_CLOSE if ranked(events, until=until) else NOTHING_FOUND
-    shown = [
+    numbered = [
         f"[{number}] {item.source or 'unnamed source'}{paged(item.page)}\n{passage(item.text, item.heading)}"
         for number, item in enumerate(passages, start=1)
     ]
-    return "\n\n".join([*shown, *filter(None, [nothing_for(open_parts(passages, plan_of(events)))])])
+    return "\n\n".join([*numbered, *filter(None, [nothing_for(open_parts(passages, plan_of(events)))])])
 
 
-class RetrievalResult(BaseModel):
+class RetrievalResult(BaseModel, frozen=True):
     """A search as a whole."""
-
-    model_config = ConfigDict(frozen=True)
 
     query: str
     plan: dict[str, Any]
-    """`complexity`, `strategy`, `queries`, `context` (terms taken from what was said before), `threshold`, `top_k`, and
-    `searched_on`: whether follow-up queries may be asked for; `asked`, where the call had numbers of its own."""
+    """`complexity`, `strategy`, `reason`, `queries`, `context` (terms taken from what was said before), `threshold`,
+    `top_k`, and `searched_on`: whether follow-up queries may be asked for; `asked`, where the call had numbers of its
+    own."""
     results: list[RetrievedPassage]
     """Best first; empty where nothing was found, or a person wrote the answer in place of it."""
     withheld: list[RetrievedPassage] = []
@@ -267,7 +256,7 @@ class RetrievalResult(BaseModel):
 
 
 def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
-    """Return the result of a search, for the draft that is its answer.
+    """Return the result of a search, for the draft that is its answer; of an answer by passages that of its search.
 
     Args:
         output: What the graph returned, or any mapping with its `events`.
@@ -277,6 +266,10 @@ def retrieval_result(output: Mapping[str, Any]) -> RetrievalResult:
     """
     events = output.get("events") or []
     plan = plan_of(events)
+    looked_up: Mapping[str, Any] = latest_retrieval(events) or {}
+    if not plan and (search := looked_up.get("search")):
+        shown = [{"heading": "", "sub_query": search["query"], **one} for one in looked_up["documents"]]
+        return RetrievalResult(**search, results=[RetrievedPassage(**one) for one in shown])
     if not plan:
         raise ValueError("these events hold no plan of a search; give the output of a retrieval graph")
     answer = best_draft(events, keep=run_options(events).get("keep", "best"))
@@ -314,8 +307,9 @@ def as_retriever(graph: Runnable[Any, Any], *, name: str = "retrieval") -> Graph
     """Return a LangChain retriever that runs a search graph for each query.
 
     Its documents have `id`, `source`, `heading`, `score`, `similarity`, `sub_query` and `found_by` in their metadata,
-    `page`, `line` and `url` where they are known, and what their user had put there. A single call may ask for more or
-    closer ones: `invoke(query, top_k=20, confidence_threshold=0.5)`.
+    `page`, `line` and `url` where they are known, and what their user had put there; what had one of these names stands
+    in `metadata` there. A single call may ask for more or closer ones:
+    `invoke(query, top_k=20, confidence_threshold=0.5)`.
 
     Args:
         graph: Of `build_retrieval_graph`. In a node of another graph its checkpoints are that graph's; one with a
@@ -346,17 +340,14 @@ class GraphRetriever(DualRetriever):
         output = yield do(self.graph, "invoke", {"task": query, **options}, config)
         result = retrieval_result(output)
         gaps = {"gaps": result.open_parts} if result.open_parts else {}
-        return [
-            Document(
-                found.text,
-                metadata={
-                    **found.metadata,
-                    **found.model_dump(exclude={"text", "parts", "metadata"}, exclude_none=True),
-                    **gaps,
-                },
-            )
-            for found in result.results
-        ]
+        documents = FoundDocuments()
+        documents.search = result.model_dump(mode="json", exclude={"results", "withheld"})
+        for found in result.results:
+            ours = found.model_dump(exclude={"text", "parts", "metadata"}, exclude_none=True)
+            own = {name: value for name, value in found.metadata.items() if name in ours}
+            metadata = {**found.metadata, **ours, **gaps, **({"metadata": own} if own else {})}
+            documents.append(Document(found.text, metadata=metadata))
+        return documents
 
 
 def _thread(config: RunnableConfig | None) -> dict[str, Any]:

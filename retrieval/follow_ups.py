@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph.config import get_store
+from langgraph.store.base import BaseStore
 
-from ..nodes.runtime.dual import Do
+from ..state.dual import Do
 from .calibration import key_terms
 from .findings import RetrievedPassage, distinct_sources
 from .planning import normalized, without_modifiers
 from .search import Query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-
-    from langgraph.store.base import BaseStore
 
 __all__ = ["MOST_FOLLOW_UPS", "NAMESPACE", "RULES", "Patterns", "Situation", "by_rules", "new_queries"]
 
@@ -53,9 +50,10 @@ def by_rules(situation: Situation, *, run: Iterable[str], order: Sequence[str] =
         run: Queries that were run already.
         order: Names of rules that helped before, the best first; the others follow in their own order.
     """
-    names = [*(name for name in order if name in RULES), *(name for name in RULES if name not in order)]
-    # What a person asks for goes before what helped elsewhere.
-    names.sort(key=lambda name: name != "feedback")
+    names = dict.fromkeys(
+        # What a person asks for goes before what helped elsewhere.
+        ("feedback", *(name for name in order if name in RULES), *RULES)
+    )
     proposals = [[Query(text, name) for text in RULES[name](situation)] for name in names]
     return new_queries((one for row in zip_longest(*proposals) for one in row if one), run=run)
 

@@ -9,19 +9,24 @@ rules, or by a model, look for what is missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from ..graphs.loop import build_refine_graph, price_table
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.prompts import ChatPromptTemplate
+
+from ..graphs.loop import RefineGraph, build_refine_graph, price_table
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
 from ..nodes.arguments import checked_count, checked_share, refuse
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.documents import named_documents
 from ..nodes.retrieve import retrieve
-from ..nodes.writing.prompts import chat_prompt, seen_by_refiner
+from ..nodes.writing.prompts import Prompt, chat_prompt, seen_by_refiner
 from ..state.threads.kind import kind_of
 from .calibration import CALIBRATIONS
-from .citations import NOTHING_SAID, AnswerWriter, CitationCritic, ConfidenceCritic
+from .citations import NOTHING_SAID, AnswerWriter, CitationCritic, ConfidenceCritic, answer_is_over
 from .findings import RetrievalResult, as_retriever, retrieval_result
 from .follow_ups import NAMESPACE, Patterns
 from .planning import Planner, QueryPlan
@@ -35,17 +40,6 @@ from .search_rounds import (
     SearchOn,
     search_is_over,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from langchain_core.embeddings import Embeddings
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.prompts import ChatPromptTemplate
-    from pydantic import BaseModel
-
-    from ..graphs.loop import RefineGraph
-    from ..nodes.writing.prompts import Prompt
 
 __all__ = [
     "RETRIEVAL_GAP_PROMPT",
@@ -144,8 +138,7 @@ def build_retrieval_graph(
     checked_count("top_k", top_k, least=1)
     checked_count("max_iterations", max_iterations, least=0)
     documents = sources if documents is None else documents
-    _check_sources(documents, index)
-    _check_model(model, use_llm=use_llm, answer=answer, prompts=(plan_prompt, gap_prompt))
+    _check_given(documents, index, model, use_llm=use_llm, answer=answer, prompts=(plan_prompt, gap_prompt))
     refuse(options, ANSWER_TAKEN if answer else TAKEN)
     ways = {"hybrid": hybrid and search != "vectors", "vectors": vectors and search != "words"}
     if index is not None:
@@ -158,12 +151,14 @@ def build_retrieval_graph(
     threshold = usual_threshold if threshold is None else checked_share("confidence_threshold", threshold)
     plan_template = _template(plan_prompt, RETRIEVAL_PLAN_PROMPT, "plan_prompt", PLAN_VARIABLES)
     gap_template = _template(gap_prompt, RETRIEVAL_GAP_PROMPT, "gap_prompt", GAP_VARIABLES)
-    opened = open_sources(documents, embeddings=embedding_model(embeddings), top_k=top_k, **ways)
-    searching = Search(opened, Similarity(embedding_model(measuring)))
+    searching = Search(
+        open_sources(documents, embeddings=embedding_model(embeddings), top_k=top_k, **ways),
+        Similarity(embedding_model(measuring)),
+    )
     memory = Patterns(patterns)
-    asked = model if use_llm else None
+    query_model = model if use_llm else None
     planner = Planner(
-        _structured(asked, QueryPlan),
+        None if query_model is None else StructuredModel(query_model, QueryPlan),
         plan_template,
         top_k=top_k,
         threshold=threshold,
@@ -175,16 +170,20 @@ def build_retrieval_graph(
     if measures:
         # The latest passages are the best of all that were measured, also where the confidence in them is the same.
         defaults["keep"] = "last"
-    given = {name: options[name] for name in OF_SEARCH if name in options} if answer else options
-    limits = {"max_rounds": max_iterations, **(given.pop("limits", None) or {})}
+    search_options = {name: options[name] for name in OF_SEARCH if name in options} if answer else options
     graph = build_refine_graph(
-        asked,
+        query_model,
         prepare=planner,
         generate=FirstSearch(searching, memory),
-        refine=SearchOn(searching, memory, _structured(asked, GapAnalysis), gap_template),
+        refine=SearchOn(
+            searching,
+            memory,
+            None if query_model is None else StructuredModel(query_model, GapAnalysis),
+            gap_template,
+        ),
         critics=[ConfidenceCritic(), *(() if answer else critics)],
-        limits=limits,
-        **{**defaults, **given},
+        limits={"max_rounds": max_iterations, **(search_options.pop("limits", None) or {})},
+        **{**defaults, **search_options},
     )
     if not answer:
         return graph
@@ -192,14 +191,12 @@ def build_retrieval_graph(
     return _answering(model, graph, top_k, [checked, *critics], options)
 
 
-def _check_sources(documents: object, index: str | None) -> None:
-    """Raise unless there is one thing to search: documents, or a stored index."""
+def _check_given(
+    documents: object, index: str | None, model: Any, *, use_llm: bool, answer: bool, prompts: Sequence[Prompt | None]
+) -> None:
+    """Raise unless there is one thing to search, a model where one is needed, and one to read the prompts."""
     if (documents is None) == (index is None):
         raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
-
-
-def _check_model(model: Any, *, use_llm: bool, answer: bool, prompts: Sequence[Prompt | None]) -> None:
-    """Raise unless there is a model where one is needed, and one to read the prompts."""
     if isinstance(model, str):
         raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
     if use_llm and model is None:
@@ -224,7 +221,7 @@ def _answering(
         generate=AnswerWriter(model, prompts[0], what="generate_prompt", **seen),
         refine=AnswerWriter(model, prompts[1], what="refine_prompt", **seen),
         critics=critics,
-        **{**SCHEMAS, **options},
+        **{**SCHEMAS, "check": answer_is_over, **options},
     )
 
 
@@ -233,23 +230,23 @@ def _measuring(
 ) -> tuple[str | Embeddings, dict[str, Any], float]:
     """Return the measure of passages, its name in a plan, and the threshold that suits it."""
     rerank = None if rerank == "none" else rerank
-    if isinstance(rerank, str) and (known := CALIBRATIONS.get(rerank)) is not None:
-        return rerank, {"reranked": True, "calibration": rerank, "nothing_under": known.nothing_under}, known.threshold
+    if isinstance(rerank, str) and (calibration := CALIBRATIONS.get(rerank)) is not None:
+        return (
+            rerank,
+            {"reranked": True, "calibration": rerank, "nothing_under": calibration.nothing_under},
+            calibration.threshold,
+        )
     measure = embeddings if rerank is None else rerank
     threshold = 0.3 if measure == "static" or isinstance(measure, StaticEmbeddings) else 0.7
     return measure, {} if rerank is None else {"reranked": True}, threshold
 
 
-def _structured(model: BaseChatModel | None, schema: type[BaseModel]) -> Any:
-    return None if model is None else StructuredModel(model, schema)
-
-
-def _template(given: Prompt | None, default: str, what: str, known: tuple[str, ...]) -> ChatPromptTemplate:
-    templates = chat_prompt(default if given is None else given, what=what)
+def _template(prompt: Prompt | None, default: str, what: str, variables: tuple[str, ...]) -> ChatPromptTemplate:
+    templates = chat_prompt(default if prompt is None else prompt, what=what)
     if len(templates) != 1:
         raise ValueError(f"{what} is one prompt, for all rounds, not {len(templates)}")
-    if unknown := sorted(set(templates[0].input_variables) - set(known)):
-        raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(known)}")
+    if unknown := sorted(set(templates[0].input_variables) - set(variables)):
+        raise ValueError(f"{what} uses unknown variables {unknown}; known are {', '.join(variables)}")
     return templates[0]
 
 
@@ -267,6 +264,7 @@ ANSWER_TAKEN = {
 TAKEN = {
     "generate_prompt": "is called plan_prompt= here",
     "refine_prompt": "is called gap_prompt= here",
+    "answer_type": "is for answer=True: else the answer is the passages",
     **ANSWER_TAKEN,
 }
 """Options that the preset sets itself; those of an answer take their own prompts."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._files import check_schema, make_private
 from ..models.weights import data_dir
-from ..nodes.passages import place_of
+from ..nodes.documents import place_of
 from .documents import chunk_id, passage
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
 
 __all__ = [
     "about_index",
@@ -31,7 +29,6 @@ __all__ = [
     "opened",
     "renewing",
     "stored_indexes",
-    "title",
     "unlink",
     "writing",
 ]
@@ -84,7 +81,7 @@ def opened(path: Path, *, create: bool = False) -> sqlite3.Connection:
         ValueError: There is none, or the file is something else.
     """
     if not create and not path.is_file():
-        raise ValueError(f"there is no index {title(path)}; `redraft index list` shows those that there are")
+        raise ValueError(f"there is no index {path.stem}; `redraft index list` shows those that there are")
     # Never `mode=ro`: what a killed process left half written must be rolled back by who reads next.
     if create:
         make_private(path)
@@ -163,7 +160,7 @@ def writing(path: Path) -> Iterator[None]:
         try:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
-            raise ValueError(f"another process is writing the index {title(path)}: wait until it is done") from None
+            raise ValueError(f"another process is writing the index {path.stem}: wait until it is done") from None
         yield
 
 
@@ -173,20 +170,14 @@ def unlink(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def title(path: Path) -> str:
-    """Return the name of an index by its file."""
-    return path.stem
-
-
 def renewing(path: Path) -> str:
     """Return the command that renews an index."""
-    return f"`redraft index --name {title(path)}`"
+    return f"`redraft index --name {path.stem}`"
 
 
 def stored_indexes() -> list[dict[str, Any]]:
     """Return the facts of each index in the user's data folder, by name."""
-    folder = index_path("x").parent
-    return [index_facts(path.stem) for path in sorted(folder.glob("*.sqlite"))]
+    return [index_facts(path.stem) for path in sorted(index_path("x").parent.glob("*.sqlite"))]
 
 
 def index_facts(name: str | os.PathLike[str]) -> dict[str, Any]:
@@ -198,7 +189,7 @@ def index_facts(name: str | os.PathLike[str]) -> dict[str, Any]:
     path = index_path(name)
     facts = facts_of(path)
     names = ("files", "passages", "model", "version", "sources", "unfinished", "changed")
-    return {"name": title(path), **{name: facts.get(name) for name in names}, "bytes": path.stat().st_size}
+    return {"name": path.stem, **{name: facts.get(name) for name in names}, "bytes": path.stat().st_size}
 
 
 def delete_index(name: str | os.PathLike[str]) -> None:
@@ -209,7 +200,7 @@ def delete_index(name: str | os.PathLike[str]) -> None:
     """
     path = index_path(name)
     if not path.exists():
-        raise ValueError(f"there is no index {title(path)}")
+        raise ValueError(f"there is no index {path.stem}")
     with writing(path):
         unlink(path)
 
@@ -222,7 +213,7 @@ def export_index(name: str | os.PathLike[str], target: Path) -> None:
     """
     path = index_path(name)
     if facts_of(path)["unfinished"]:
-        raise ValueError(f"the index {title(path)} is unfinished: {renewing(path)} goes on")
+        raise ValueError(f"the index {path.stem} is unfinished: {renewing(path)} goes on")
     if target.exists():
         raise ValueError(f"{target} exists already")
     with closing(opened(path)) as database:
@@ -245,7 +236,7 @@ def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
         if path.exists():
-            raise ValueError(f"there is an index {title(path)} already; delete it first, or give another --name")
+            raise ValueError(f"there is an index {path.stem} already; delete it first, or give another --name")
         fresh = path.with_name(f".{path.name}.import")
         unlink(fresh)
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sqlite3
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +15,10 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 
 from ..models.embeddings import best_installed, embeddings
 from .converters import MOST_BYTES, UnreadableError, opened_file
@@ -28,17 +33,10 @@ from .documents import (
     readable_files,
     shown,
 )
-from .index_file import add_passage, facts_of, index_path, note, opened, title, unlink, writing
+from .index_file import add_passage, facts_of, index_path, note, opened, unlink, writing
 from .retrievers import indexed
 from .stored_index import PROBE, check_model
 from .web_pages import fetched
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
-
-    from langchain_core.documents import Document
-    from langchain_core.embeddings import Embeddings
 
 __all__ = ["IndexUpdate", "update_index"]
 
@@ -143,8 +141,7 @@ def update_index(
                 sources=origins,
                 unfinished=True,
             )
-            salt = f"{READER}\0{chunk_size}\0{chunk_overlap}\0"
-            update = _Update(database, reader, embedder, salt, left_out)
+            update = _Update(database, reader, embedder, f"{READER}\0{chunk_size}\0{chunk_overlap}\0", left_out)
             for number, (source, where) in enumerate(items, start=1):
                 tell = partial(progress, number, len(items))
                 tell(source)
@@ -158,7 +155,7 @@ def update_index(
                 unlink(path)
             raise ValueError(f"there is no text to index in {', '.join(origins)}{left_out.told}")
     return IndexUpdate(
-        name=title(path),
+        name=path.stem,
         files=update.read + update.unchanged,
         passages=count,
         read=update.read,
@@ -173,13 +170,13 @@ def update_index(
 
 
 def _origins(sources: Sequence[str | os.PathLike[str]], facts: Mapping[str, Any], path: Path) -> list[str]:
-    """Return where an index is read from; an index that is there, by its `facts`, from where it was read last."""
+    """Return the sources of an index: those named, or of one that is there, by its `facts`, those of last time."""
     if not facts and not sources:
-        raise ValueError(f"there is no index {title(path)}: name the folder that it is to be made of")
-    given = [str(one) if is_url(one) else os.path.realpath(Path(one).expanduser()) for one in sources]
-    if not given and not facts["sources"]:
-        raise ValueError(f"the index {title(path)} came from elsewhere: name the folder that it is to be renewed from")
-    return given or list(facts["sources"])
+        raise ValueError(f"there is no index {path.stem}: name the folder that it is to be made of")
+    named = [str(one) if is_url(one) else os.path.realpath(Path(one).expanduser()) for one in sources]
+    if not named and not facts["sources"]:
+        raise ValueError(f"the index {path.stem} came from elsewhere: name the folder that it is to be renewed from")
+    return named or list(facts["sources"])
 
 
 class _Update:

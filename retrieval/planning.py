@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
 from ..nodes.arguments import checked_count, checked_share
-from ..nodes.runtime.dual import Do, DualCallable
+from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.runtime.meter import METER
 from ..nodes.writing.prompt_injection import fenced_messages
 from ..nodes.writing.replies import read_text
+from ..state.dual import Do, DualCallable
 from .calibration import key_terms
 from .search import failed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Sequence
-
-    from langchain_core.prompts import ChatPromptTemplate
-
-    from ..nodes.critics.structured_replies import StructuredModel
 
 __all__ = [
     "ADAPTATION",
     "MOST_CHARACTERS",
     "Planner",
     "QueryPlan",
-    "adapted_threshold",
     "frequent_terms",
     "leans",
     "normalized",
@@ -46,15 +40,14 @@ ADAPTATION = {"simple": 0.1, "moderate": 0.0, "complex": -0.1}
 """A simple query is met in the words of one passage; what a complex one asks for is spread over several."""
 
 
-def adapted_threshold(threshold: float, complexity: str) -> float:
-    """Return the threshold for a query of that complexity: higher for a simple one, lower for a complex one."""
-    return round(min(1.0, max(0.0, threshold + ADAPTATION[complexity])), 6)
+MOST_CHARACTERS = 500
+"""Of a query that is taken apart, of one that a model made up, and of its reason."""
 
 
 def frequent_terms(texts: Iterable[str], *, besides: Collection[str]) -> list[str]:
     """Return the key terms that most of the texts hold, the most shared first, without other forms of those given."""
     counts = Counter(term for text in texts for term in key_terms(text) if term.isalpha() and len(term) > 2)
-    stems = {known[:5] for known in besides}
+    stems = {term[:5] for term in besides}
     begun = {stem[:length] for stem in stems for length in range(1, 6)}
     return [
         term
@@ -83,8 +76,9 @@ def leans(query: str, said: Sequence[str]) -> bool:
 
 
 class QueryPlan(BaseModel):
-    """The plan of a query: its complexity, sub-queries and their order."""
+    """The plan of a query: its complexity, sub-queries and their order, and the reason for it."""
 
+    reason: str = Field(default="", description="Why it is planned so, in one sentence.", max_length=MOST_CHARACTERS)
     complexity: Literal["simple", "moderate", "complex"] = Field(
         description="simple: one fact; moderate: several facts on one matter; complex: a comparison or several matters."
     )
@@ -133,25 +127,31 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         self._threshold = threshold
         self._adaptive = adaptive
         self._iterative = iterative
-        numbers = {"top_k": top_k, "threshold": threshold, "adaptive": adaptive, "iterative": iterative}
-        self.fingerprint = {**numbers, **measures}
+        self.fingerprint = {
+            "top_k": top_k,
+            "threshold": threshold,
+            "adaptive": adaptive,
+            "iterative": iterative,
+            **measures,
+        }
 
     def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any]]:
         """Plan, and note the plan."""
         start = perf_counter()
         query = state["task"]
         # Kept apart from the graph's own, so that the task can be run once more as it was given.
-        asked = {name: state[name] for name in ASKED if state.get(name) is not None}
-        top_k = checked_count("top_k", asked.get("top_k", self._top_k), least=1)
-        threshold = checked_share("confidence_threshold", asked.get("confidence_threshold", self._threshold))
+        overrides = {name: state[name] for name in ASKED if state.get(name) is not None}
+        top_k = checked_count("top_k", overrides.get("top_k", self._top_k), least=1)
+        threshold = checked_share("confidence_threshold", overrides.get("confidence_threshold", self._threshold))
         earlier = [event["text"] for event in state["events"] if event["kind"] == "task"][:-1]
         said = [*_said(state.get("conversation")), *earlier][-MOST_SAID:]
         plan = plan_by_rules(query, said)
         event: dict[str, Any] = {"kind": "retrieval", "round": 0, "by": "rules"}
         if self.model is not None:
             history = "\n".join(f"- {one}" for one in said) or "(nothing)"
-            values = {"task": query, "history": history, "draft": "", "feedback": "", "round": 0}
-            messages = fenced_messages(self.templates[0], values)
+            messages = fenced_messages(
+                self.templates[0], {"task": query, "history": history, "draft": "", "feedback": "", "round": 0}
+            )
             try:
                 read: QueryPlan = yield Do(self.model.invoke, self.model.ainvoke, (messages,))
                 # The question itself stays among the queries, whatever a model makes of it, in one piece.
@@ -165,10 +165,11 @@ class Planner(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                 raise
             except Exception as error:
                 event = failed("plan", 0, error, by="rules")
-        plan["threshold"] = adapted_threshold(threshold, plan["complexity"]) if self._adaptive else threshold
+        adapted = round(min(1.0, max(0.0, threshold + ADAPTATION[plan["complexity"]])), 6)
+        plan["threshold"] = adapted if self._adaptive else threshold
         plan["top_k"] = top_k
-        if asked:
-            plan["asked"] = asked
+        if overrides:
+            plan["asked"] = overrides
         plan |= self._measures
         # Where passages are reranked, the second look is deeper, and of use to a simple query too.
         plan["searched_on"] = self._iterative and (plan["complexity"] != "simple" or "reranked" in self._measures)
@@ -199,26 +200,30 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
     strategy = "parallel"
     parts: list[str] = []
     if len(one_line) > MOST_CHARACTERS:
-        queries, complexity = [one_line], "moderate"
+        queries, complexity, reason = [one_line], "moderate", "It is too long to be taken apart."
     elif sides := _sides(one_line):
-        queries, complexity = [one_line, *sides], "complex"
+        queries, complexity, reason = [one_line, *sides], "complex", "It compares: a query for each side as well."
     else:
         ordered = SEQUENCE.split(one_line)
         parts = ordered if len(ordered) > 1 else QUESTIONS.split(one_line)
         strategy = "sequential" if len(ordered) > 1 else "parallel"
-        queries = [kept for part in parts if key_terms(kept := FIRST.sub("", part).strip(" ,;.!?"))] or [one_line]
+        queries = [bare for part in parts if key_terms(bare := FIRST.sub("", part).strip(" ,;.!?"))] or [one_line]
         if len(queries) == 1:
             queries = [one_line]
             simple = len(key_terms(one_line)) <= 2 and not COMPARES.search(one_line)
             complexity = "simple" if simple else "moderate"
+            reason = f"It is one question{', of at most two key terms' if simple else ''}."
         else:
             complexity = "moderate" if len(queries) == 2 else "complex"
             parts = _distinct(queries)
+            reason = f"It has {len(parts)} parts{', in this order' if len(ordered) > 1 else ''}: a query for each."
     if context:
         opening = CONTINUED.sub("", queries[0])
         queries = [f"{opening.rstrip(' ?.!')} {' '.join(context)}", *queries[1:]]
+        reason += f" It leans on what was said before: {', '.join(context)}."
     return {
         "query": one_line,
+        "reason": reason,
         "complexity": complexity,
         "strategy": strategy if len(queries) > 1 else "parallel",
         "queries": _distinct(queries),
@@ -231,8 +236,8 @@ def plan_by_rules(query: str, said: Sequence[str] = ()) -> dict[str, Any]:
 def _understood(parts: Sequence[str], context: Sequence[str]) -> list[list[str]]:
     """Return each part of a question, and how it is measured: with terms of the one before where it leans on that."""
     pairs = [[parts[0], " ".join([parts[0], *context])]]
-    for said, part in pairwise(parts):
-        pairs.append([part, " ".join([part, *(key_terms(said)[:4] if leans(part, [said]) else ())])])
+    for before, part in pairwise(parts):
+        pairs.append([part, " ".join([part, *(key_terms(before)[:4] if leans(part, [before]) else ())])])
     return pairs
 
 
@@ -323,7 +328,5 @@ MODIFIERS = frozenset(
 )
 
 MOST_SUB_QUERIES = 5
-MOST_CHARACTERS = 500
-"""Of a query that is taken apart, and of one that a model made up."""
 MOST_SAID = 6
 """Earlier questions that a plan looks back on."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from ..graphs.options import DOCUMENTS, HUMAN, INDEX, THRESHOLD, TOP_K
-from ..graphs.preset import Option, Preset, Served
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from ..graphs.preset import DOCUMENTS, HUMAN, INDEX, THRESHOLD, TOP_K, Option, Preset, Served
 
 __all__ = ["PRESET"]
 

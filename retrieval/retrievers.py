@@ -10,23 +10,20 @@ import os
 import uuid
 import warnings
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings  # noqa: TC002  # pydantic reads it at run time
+from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from ..models.embeddings import embeddings as named_embeddings
-from ..nodes.runtime.dual import at_once, calling
-from ..state.dual import Do, adrive, do, drive
+from ..nodes.documents import with_id
+from ..state.dual import Do, adrive, at_once, calling, do, drive
 from .documents import chunk_id, is_url, load_folder, load_page, passage
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 
 __all__ = [
     "RANK_CONSTANT",
@@ -67,10 +64,10 @@ def fuse(
     finders: dict[str, list[str]] = {}
     for number, ranking in enumerate(rankings):
         seen: set[str] = set()
-        for found in ranking:
-            if not isinstance(found, Document | str):
-                raise TypeError(f"a retriever must return documents or texts, not {found!r:.200}")
-            document = Document(found) if isinstance(found, str) else found
+        for hit in ranking:
+            if not isinstance(hit, Document | str):
+                raise TypeError(f"a retriever must return documents or texts, not {hit!r:.200}")
+            document = Document(hit) if isinstance(hit, str) else hit
             key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
             if key not in seen:
                 seen.add(key)
@@ -78,25 +75,21 @@ def fuse(
                 if names is not None:
                     finders.setdefault(key, []).extend(document.metadata.get("found_by") or [names[number]])
                 scores[key] = scores.get(key, 0.0) + 1 / (RANK_CONSTANT + len(seen))
-    best = sorted(scores, key=lambda key: -scores[key])[:top_k]
     return [
         Document(
             documents[key].page_content,
             metadata={
-                **documents[key].metadata,
-                "id": key,
+                **with_id(documents[key].metadata, key),
                 "score": scores[key],
                 **({"found_by": list(dict.fromkeys(finders[key]))} if names is not None else {}),
             },
         )
-        for key in best
+        for key in sorted(scores, key=lambda key: -scores[key])[:top_k]
     ]
 
 
-class DualRetriever(BaseRetriever):
+class DualRetriever(BaseRetriever, arbitrary_types_allowed=True):
     """A LangChain retriever whose `invoke` and `ainvoke` run one `logic`."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     @abstractmethod
     def logic(self, query: str, callbacks: Any, **options: Any) -> Generator[Do, Any, list[Document]]:
@@ -254,7 +247,7 @@ class DocumentIndex(IndexRetriever):
         for document in self.documents:
             if document.page_content.strip():
                 key = chunk_id(str(document.metadata.get("source") or ""), document.page_content)
-                by_id.setdefault(key, Document(document.page_content, metadata={**document.metadata, "id": key}))
+                by_id.setdefault(key, Document(document.page_content, metadata=with_id(document.metadata, key)))
         self.documents = list(by_id.values())
         if not self.documents:
             raise ValueError("an index needs at least one document with text")
@@ -298,7 +291,7 @@ class DocumentIndex(IndexRetriever):
             from qdrant_client import QdrantClient
             from qdrant_client.models import Batch, Distance, PointIdsList, VectorParams
         except ImportError as error:
-            raise ImportError(f'an index needs an extra: pip install "redraft[retrieval]" ({error})') from None
+            raise ImportError(f'an index needs an extra: pip install ".[retrieval]" in a checkout ({error})') from None
         self._vectors = client = QdrantClient(path=self.path) if self.path else QdrantClient(location=":memory:")
         # Vectors of two models can't stand in one collection, so its name tells them apart.
         probe = embeddings.embed_query("redraft")
@@ -329,7 +322,9 @@ def _tokens(texts: list[str]) -> Any:
             import bm25s
         import Stemmer
     except ImportError as error:
-        raise ImportError(f'a hybrid search needs an extra: pip install "redraft[retrieval]" ({error})') from None
+        raise ImportError(
+            f'a hybrid search needs an extra: pip install ".[retrieval]" in a checkout ({error})'
+        ) from None
     # It sets its own logger to DEBUG, past what the program asked for.
     logging.getLogger("bm25s").setLevel(logging.WARNING)
     # A stemmer is not safe in two threads at once, and cheap to make.
@@ -363,8 +358,9 @@ def open_sources(
     documents = [source for source in listed if isinstance(source, Document)]
     documents += [source for url in listed if is_url(url) for source in load_page(url)]
     retrievers: list[BaseRetriever] = [DocumentIndex(documents=documents, **own)] if documents else []
-    others = [source for source in listed if not (isinstance(source, Document) or is_url(source))]
-    retrievers += [_retriever(source, **own) for source in others]
+    retrievers += [
+        _retriever(source, **own) for source in listed if not (isinstance(source, Document) or is_url(source))
+    ]
     if len(retrievers) == 1 and isinstance(retrievers[0], RankedRetriever):
         return retrievers[0]
     return FusedRetriever(retrievers=retrievers, top_k=top_k)

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever  # noqa: TC002  # pydantic reads it at run time
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
 from langgraph.errors import GraphBubbleUp
 from pydantic import Field
 
 from ..models.embeddings import best_installed, embeddings
-from ..nodes.passages import WithheldDocument, place_of
-from ..nodes.runtime.dual import Do, DualCallable, adrive, at_once, drive
+from ..nodes.documents import WithheldDocument, place_of
 from ..nodes.runtime.step import emit
-from ..state.dual import do
+from ..state.dual import Do, DualCallable, adrive, at_once, do, drive
 from ..state.events import clean
 from ..state.masking import masked
 from .calibration import CALIBRATIONS, relevance
 from .documents import chunk_id, passage
 from .retrievers import DualRetriever, RankedRetriever, indexed
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from langchain_core.embeddings import Embeddings
 
 __all__ = ["MeasuredRetriever", "Query", "Search", "Similarity", "failed", "measured"]
 
@@ -64,12 +59,9 @@ class Similarity(DualCallable[[Sequence[str], Sequence[str]], list[float]]):
             new = {text: _unit(vector) for text, vector in zip(missing, embedded, strict=True)}
             vectors |= new
             self._keep(new)
-
-        def cosine(one: str, other: str) -> float:
-            return math.fsum(map(mul, vectors[one], vectors[other]))
-
+        cosines = ([math.fsum(map(mul, vectors[text], vectors[anchor])) for anchor in anchors] for text in passages)
         # Rounding may leave a hair more than 1.
-        return [round(min(1.0, max([0.0, *(cosine(text, anchor) for anchor in anchors)])), 6) for text in passages]
+        return [round(min(1.0, max([0.0, *row])), 6) for row in cosines]
 
     def _keep(self, vectors: dict[str, list[float]]) -> None:
         with self._lock:
@@ -130,8 +122,7 @@ class Search(DualCallable[..., list[dict[str, Any]]]):
             parts: The questions that the one consists of: each passage is measured against each of them too.
         """
         how: dict[str, Any] = {"top_k": top_k, "depth": depth, "strict": strict, "parts": parts}
-        logics = [self._event(query, anchors, number, **how) for query in queries]
-        calls = [Do(drive, adrive, (logic,)) for logic in logics]
+        calls = [Do(drive, adrive, (self._event(query, anchors, number, **how),)) for query in queries]
         events: list[dict[str, Any]] = []
         for batch in [calls] if parallel else [[call] for call in calls]:
             for event in (yield at_once(batch, most_threads=8)):
@@ -197,8 +188,14 @@ def failed(step: str, number: int, error: Exception, **fields: Any) -> dict[str,
 
     A `failure` event would end the run; this one only tells.
     """
-    about = {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]}
-    return {"kind": "retrieval", "round": number, "by": step, "text": "", "failed": about, **fields}
+    return {
+        "kind": "retrieval",
+        "round": number,
+        "by": step,
+        "text": "",
+        "failed": {"step": step, "error": type(error).__name__, "message": masked(str(error))[:2000]},
+        **fields,
+    }
 
 
 MODEL = "minilm"

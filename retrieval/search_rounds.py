@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from collections.abc import Generator, Mapping, Sequence
+from typing import Annotated, Any, NotRequired
 
+from langchain_core.messages import BaseMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.channels.ephemeral_value import EphemeralValue
 from pydantic import BaseModel, Field
 
-from ..nodes.runtime.dual import Do, DualCallable, tolerated
+from ..nodes.critics.structured_replies import StructuredModel
+from ..nodes.runtime.step import tolerated
 from ..nodes.writing.prompt_injection import fenced_messages
+from ..state.dual import Do, DualCallable
+from ..state.events import Event
 from ..state.schema import RefineInput, RefineState
 from ..state.stopping import StopReason, decide
-from ..state.summary import latest_draft, rounds
+from ..state.summary import Attempt, latest_draft, rounds
 from .documents import passage
 from .findings import (
     RetrievedPassage,
     anchors_of,
     confidence,
     distinct_sources,
-    measured_parts,
     plan_of,
     ranked,
     rendered,
     searches,
 )
-from .follow_ups import Situation, by_rules, new_queries
+from .follow_ups import Patterns, Situation, by_rules, new_queries
 from .planning import MOST_CHARACTERS, frequent_terms
 from .search import Query, Search, failed
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from langchain_core.messages import BaseMessage
-    from langchain_core.prompts import ChatPromptTemplate
-
-    from ..nodes.critics.structured_replies import StructuredModel
-    from ..state.events import Event
-    from ..state.summary import Attempt
-    from .follow_ups import Patterns
 
 __all__ = ["FirstSearch", "GapAnalysis", "RetrievalInput", "RetrievalState", "SearchOn", "search_is_over", "summary"]
 
@@ -100,7 +93,7 @@ class FirstSearch(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         )
         queries += [query for query in helpful if query.text not in plan["queries"]]
         how = {"top_k": plan["top_k"], "parallel": plan["strategy"] == "parallel", "strict": True}
-        how["parts"] = measured_parts(plan)
+        how["parts"] = [measured for _, measured in plan.get("parts", [])]
         searched = yield from self._search.logic(
             queries, anchors_of(events), 0, **how, depth=depth_of(plan, FIRST_DEPTH)
         )
@@ -120,7 +113,7 @@ MOST_TERMS = 50
 
 
 def depth_of(plan: Mapping[str, Any], depth: int) -> int:
-    """Return how many passages a query measures: none beyond its result where the plan does not rerank."""
+    """Return the number of passages that a query measures: none beyond its result where the plan does not rerank."""
     return depth if plan.get("reranked") else 0
 
 
@@ -172,13 +165,24 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         deeper = self._deeper(events, plan, latest)
         queries = [] if deeper else (yield from self._proposed(state["task"], events, latest, news))
         if not deeper and not queries:
-            text = "No follow-up query is left that was not run already."
-            news.append({"kind": "retrieval", "round": number, "by": "refine", "text": text})
+            news.append(
+                {
+                    "kind": "retrieval",
+                    "round": number,
+                    "by": "refine",
+                    "text": "No follow-up query is left that was not run already.",
+                }
+            )
             return {"draft": latest.text, "events": news}
         # What a person asks for counts as asked from here on.
         demands = [query.text for query in queries if query.why == "feedback"]
         anchors = list(dict.fromkeys([*anchors_of(events), *demands]))
-        how = {"top_k": plan["top_k"], "parallel": True, "strict": False, "parts": measured_parts(plan)}
+        how = {
+            "top_k": plan["top_k"],
+            "parallel": True,
+            "strict": False,
+            "parts": [measured for _, measured in plan.get("parts", [])],
+        }
         depth = depth_of(plan, DEEPER if deeper else FIRST_DEPTH)
         searched = yield from self._search.logic([*deeper, *queries], anchors, number, **how, depth=depth)
         yield from self._learn(events, before, searched, news, number)
@@ -197,27 +201,30 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
         self, task: str, events: Sequence[Event], latest: Attempt, news: list[dict[str, Any]]
     ) -> Generator[Do, Any, list[Query]]:
         """Return the follow-up queries, by the model or by rules; what there is to tell is added to `news`."""
-        number, found, plan = rounds(events) + 1, ranked(events), plan_of(events)
+        number, passages, plan = rounds(events) + 1, ranked(events), plan_of(events)
         run = [one["text"] for one in searches(events)]
         feedback = _feedback(latest)
         if self.model is not None:
-            values = {
-                "task": task,
-                "history": "\n".join(f"- {query}" for query in run),
-                "draft": summary(found, plan),
-                "feedback": "\n".join(feedback) or "(none)",
-                "round": number,
-            }
-            messages = fenced_messages(self.templates[0], values)
-            instead = "The model failed; the rules propose the queries."
+            messages = fenced_messages(
+                self.templates[0],
+                {
+                    "task": task,
+                    "history": "\n".join(f"- {query}" for query in run),
+                    "draft": summary(passages, plan),
+                    "feedback": "\n".join(feedback) or "(none)",
+                    "round": number,
+                },
+            )
             gap = yield from tolerated(
                 _gap_analysis(self.model, messages),
                 instead=None,
-                note=lambda error: news.append(failed("refine", number, error, text=instead)),
+                note=lambda error: news.append(
+                    failed("refine", number, error, text="The model failed; the rules propose the queries.")
+                ),
             )
             if gap is not None:
-                asked = [Query(text[:MOST_CHARACTERS], "model") for text in gap.queries]
-                queries = new_queries(asked, run=run)
+                proposals = [Query(text[:MOST_CHARACTERS], "model") for text in gap.queries]
+                queries = new_queries(proposals, run=run)
                 gaps = [one[:MOST_CHARACTERS] for one in gap.gaps[:MOST_GAPS]]
                 text = "; ".join(gaps) if queries else "It proposes no new query; the rules do."
                 news.append({"kind": "retrieval", "round": number, "by": "model", "text": text, "gaps": gaps})
@@ -225,7 +232,7 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
                     return queries
         if plan.get("reranked") and not feedback:
             return []  # the deeper search takes the place of what the rules would ask
-        terms = frequent_terms((passage(one.text, one.heading) for one in found), besides=plan["terms"])[:MOST_TERMS]
+        terms = frequent_terms((passage(one.text, one.heading) for one in passages), besides=plan["terms"])[:MOST_TERMS]
         order = yield from tolerated(
             self._patterns.helpful_rules(),
             instead=[],
@@ -236,12 +243,12 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
             instead=terms,
             note=lambda error: news.append(failed("rules", number, error)),
         )
-        sure = bool(found) and confidence(found, plan) >= plan["threshold"]
-        situation = Situation(plan["queries"], found, sure, plan["top_k"], terms, feedback)
+        sure = bool(passages) and confidence(passages, plan) >= plan["threshold"]
+        situation = Situation(plan["queries"], passages, sure, plan["top_k"], terms, feedback)
         return by_rules(situation, run=run, order=order)
 
-    def _closest_first(self, terms: Sequence[str], asked: Sequence[str]) -> Generator[Do, Any, list[str]]:
-        close = yield from self._search.similarity.logic(terms, asked)
+    def _closest_first(self, terms: Sequence[str], queries: Sequence[str]) -> Generator[Do, Any, list[str]]:
+        close = yield from self._search.similarity.logic(terms, queries)
         return [term for _, term in sorted(zip(close, terms, strict=True), key=lambda pair: -pair[0])]
 
     def _learn(
@@ -268,16 +275,17 @@ class SearchOn(DualCallable[[Mapping[str, Any]], dict[str, Any]]):
 
 def summary(passages: Sequence[RetrievedPassage], plan: Mapping[str, Any]) -> str:
     """Return a summary of the passages: how many, how close, and the beginnings of the five best passages."""
-    lines = [
-        f"{len(passages)} passages of {distinct_sources(passages)} documents, "
-        f"confidence {confidence(passages, plan):.2f} of 1.",
-        *(
-            f"[{rank}] similarity {item.similarity:.2f}, rank score {item.score:.4f}, {item.source}: "
-            f"{' '.join(item.text.split())[:150]}"
-            for rank, item in enumerate(passages[:5], start=1)
-        ),
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"{len(passages)} passages of {distinct_sources(passages)} documents, "
+            f"confidence {confidence(passages, plan):.2f} of 1.",
+            *(
+                f"[{rank}] similarity {item.similarity:.2f}, score {item.score:.4f}, {item.source}: "
+                f"{' '.join(item.text.split())[:150]}"
+                for rank, item in enumerate(passages[:5], start=1)
+            ),
+        ]
+    )
 
 
 def _gap_analysis(

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sqlite3
 import threading
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
 from ..models.embeddings import embeddings as named_embeddings
-from .index_file import about_index, index_path, opened, renewing, title
+from .index_file import about_index, index_path, opened, renewing
 from .retrievers import IndexRetriever, indexed
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
-    from langchain_core.embeddings import Embeddings
 
 __all__ = ["PROBE", "StoredIndex", "check_model", "open_index"]
 
@@ -81,7 +78,7 @@ def open_index(
             check_model(about, model, path)
     if about["unfinished"]:
         warnings.warn(
-            f"the index {title(path)} is unfinished: it is being written, or that was interrupted; "
+            f"the index {path.stem} is unfinished: it is being written, or that was interrupted; "
             f"{renewing(path)} goes on",
             stacklevel=2,
         )
@@ -149,7 +146,7 @@ class StoredIndex(IndexRetriever):
             if (probe := about_index(self._database)["probe"]) != self._probe:
                 if self._probe is not None:
                     raise ValueError(
-                        f"the index {title(Path(self.path))} was made anew with another model: open it again"
+                        f"the index {Path(self.path).stem} was made anew with another model: open it again"
                     )
                 self._probe = probe
             ids, vectors = [], bytearray()  # held once, and not as rows besides
@@ -182,7 +179,7 @@ class StoredIndex(IndexRetriever):
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise ValueError(
-                f"the index {title(Path(self.path))} takes over {MOST_SECONDS:g} s to search for these words"
+                f"the index {Path(self.path).stem} takes over {MOST_SECONDS:g} s to search for these words"
             ) from None
         finally:
             self._database.set_progress_handler(None, 0)
@@ -197,6 +194,6 @@ def check_model(about: Mapping[str, Any], model: Embeddings, path: Path) -> None
         return
     maker = " ".join(part for part in (about["model"], f"({about['version']})" if about["version"] else "") if part)
     raise ValueError(
-        f"the index {title(path)} was made with {maker}, and this model makes other vectors: take that one, "
+        f"the index {path.stem} was made with {maker}, and this model makes other vectors: take that one, "
         f"or {renewing(path)} --rebuild reads everything again"
     )

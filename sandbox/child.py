@@ -16,15 +16,13 @@ import operator
 import os
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .lockdown import lock
 from .plain import HOOKS, jsonable, pack, unpack
 from .report import CODE, describe
 from .tester import run_tests
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Channel", "main"]
 
@@ -40,7 +38,7 @@ class Channel:
         self._replies = open(reply_fd, "wb", closefd=False)  # noqa: SIM115
 
     def receive(self) -> tuple[str, Any]:
-        """The kind and the content of the next request; the process ends when there will be none."""
+        """Return the kind and the content of the next request; the process ends when there will be none."""
         size = int.from_bytes(self._requests.read(4), "big")
         data = self._requests.read(size)
         if not data or len(data) < size:
@@ -150,4 +148,4 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "@repr": repr,
     "@str": str,
 }
-"""What the tests may do with an object beside calling a function by its name, none of which is an identifier."""
+"""Operations of the tests on an object, beside calling a function by its name, none of which is an identifier."""

@@ -78,23 +78,23 @@ GAP = re.compile(
     r"|AttributeError: module |AttributeError: .*has no attribute '__|io\.UnsupportedOperation"
 )
 DIFFERENT = re.compile(r"\b(?:re|round|nan)\b")
-"""What `benchmarks/monty_differences.py` saw Monty do otherwise."""
+"""Names that Monty treats otherwise, as `benchmarks/monty_differences.py` saw."""
 MISSING_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 MISSING_ATTRIBUTE = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
 
 
 @functools.cache
 def bridge() -> str:
-    """The source of `plain.py` inside one function, so that the code meets no name it did not define."""
+    """Return the source of `plain.py` inside one function, so that the code meets no name it did not define."""
     source = Path(__file__).with_name("plain.py").read_text(encoding="utf-8")
     body = textwrap.indent(source.replace("from __future__ import annotations", ""), "    ")
     taken = ", ".join(f"{name}={name}" for name in TAKEN)  # an entry point may have such a name
-    made = "__sandbox_json, __sandbox_pack, __sandbox_unpack, __sandbox_jsonable = __sandbox_bridge()\n"
-    return f"def __sandbox_bridge({taken}):\n    import json\n{body}\n    return json, pack, unpack, jsonable\n{made}"
+    call = "__sandbox_json, __sandbox_pack, __sandbox_unpack, __sandbox_jsonable = __sandbox_bridge()\n"
+    return f"def __sandbox_bridge({taken}):\n    import json\n{body}\n    return json, pack, unpack, jsonable\n{call}"
 
 
 def split_last(code: str) -> tuple[str, str] | None:
-    """The code before its last expression, and that expression; `None` as text when it ends in a statement.
+    """Return the code before its last expression, and that expression; `None` as text when it ends in a statement.
 
     Our process never parses model-written code, since deep nesting can crash a parser, so this goes by lines. Where
     lines can't tell, None: another layer says.
@@ -114,12 +114,12 @@ def split_last(code: str) -> tuple[str, str] | None:
 
 def difference(code: str) -> str:
     """Return one line on a part of `code` that Monty runs otherwise than CPython; empty where none is known."""
-    found = DIFFERENT.search(code)
-    return f"Monty's {found[0]} is not that of CPython" if found else ""
+    match = DIFFERENT.search(code)
+    return f"Monty's {match[0]} is not that of CPython" if match else ""
 
 
 def is_gap(error: Exception) -> bool:
-    """True when `error` of Monty says that Monty lacks something, rather than that the code is wrong."""
+    """Return True where `error` of Monty says that Monty lacks something, rather than that the code is wrong."""
     words = str(error)[:2000]
     if type(error).__name__ == "MontyCrashedError" or GAP.match(words):
         return True

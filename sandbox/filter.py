@@ -38,7 +38,7 @@ FCNTL_READS = (1, 2, 3)  # F_GETFD, F_SETFD, F_GETFL: the same numbers on every 
 
 @functools.cache
 def seccomp_filter(*, files: bool, program: int | None = None) -> bytes:
-    """The BPF program that lets a process compute and, with `files`, open files to read them.
+    """Return the BPF program that lets a process compute and, with `files`, open files to read them.
 
     No process or thread can be started, no program executed, no socket or file made, no signal sent and no other
     process looked at; without `files` no path can be opened or even looked up, and no memory made executable. A

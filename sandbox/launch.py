@@ -11,16 +11,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from .filter import seccomp_filter
 from .lockdown import lock
 from .result import Limits
 from .worker import Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Native", "lock_reader", "missing", "names_module", "start"]
 
@@ -54,7 +52,9 @@ ON_DEMAND = (  # noqa: SIM905
 ).split()
 """Imported then where the code names them: a fixed list, since importing `unittest.__main__` or `this` runs it."""
 MISSING_BWRAP = "bubblewrap needs the program bwrap (Debian: apt install bubblewrap)"
-MISSING_SECCOMP = "seccomp needs pip install 'redraft[sandbox]' and libseccomp (Debian: apt install libseccomp2)"
+MISSING_SECCOMP = (
+    "seccomp needs pip install '.[sandbox]' in a checkout and libseccomp (Debian: apt install libseccomp2)"
+)
 
 PROBE = """
 import ctypes, json, sys
@@ -78,7 +78,7 @@ print(json.dumps(names))
 
 
 def start(layer: Native, limits: Limits, *, code: str, main: bool) -> Worker:
-    """A child of `layer` on its way to being locked; `code` is only read for the modules it names.
+    """Return a child of `layer` on its way to being locked; `code` is only read for the modules it names.
 
     Raises:
         OSError, ImportError, subprocess.SubprocessError: this machine can't start one.
@@ -118,10 +118,10 @@ def rlimits(limits: Limits) -> dict[str, int]:
 
 def imported(code: str) -> list[str]:
     """Modules that `code` names, found without parsing: hostile code can crash a parser."""
-    found = []
+    names = []
     for plain, source in IMPORT.findall(code):
-        found += [source] if source else [part.split()[0] for part in plain.split(",") if part.split()]
-    return found
+        names += [source] if source else [part.split()[0] for part in plain.split(",") if part.split()]
+    return names
 
 
 def names_module(code: str, message: str) -> bool:
@@ -132,7 +132,7 @@ def names_module(code: str, message: str) -> bool:
 
 @functools.cache
 def bubblewrap() -> Sequence[str]:
-    """The command line that shows a child its interpreter, the standard library and nothing else.
+    """Return the command line that shows a child its interpreter, the standard library and nothing else.
 
     Raises:
         FileNotFoundError: there is no bwrap.
@@ -147,16 +147,16 @@ def bubblewrap() -> Sequence[str]:
     )
     libraries = [path for name in json.loads(probe.stdout) if (path := Path(name)).is_absolute()]
     libraries = [path for path in libraries if stdlib not in path.parents]
-    shown = f"{PREFIX}/{sys.platlibdir}/{stdlib.name}"
+    inside = f"{PREFIX}/{sys.platlibdir}/{stdlib.name}"
     command = [
         *(bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
         *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
         *("--ro-bind", str(PYTHON), f"{PREFIX}/bin/python3"),
-        *("--ro-bind", str(stdlib), shown),
+        *("--ro-bind", str(stdlib), inside),
     ]
     for packages in ("site-packages", "dist-packages"):
         if (stdlib / packages).is_dir():
-            command += ["--tmpfs", f"{shown}/{packages}", "--remount-ro", f"{shown}/{packages}"]
+            command += ["--tmpfs", f"{inside}/{packages}", "--remount-ro", f"{inside}/{packages}"]
     for library in libraries:
         command += ["--ro-bind", str(library.resolve()), str(library)]
     folders = dict.fromkeys(str(library.parent) for library in libraries)
@@ -166,7 +166,8 @@ def bubblewrap() -> Sequence[str]:
 
 @functools.cache
 def missing(layer: Native) -> str:
-    """Why `layer` can't run here, in one line that says what to install; empty when a child was seen to lock itself."""
+    """Return the reason why `layer` can't run here, in one line that says what to install; empty when a child was seen
+    to lock itself."""
     if sys.platform != "linux":
         return f"{layer} needs Linux"
     try:

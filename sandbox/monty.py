@@ -15,7 +15,8 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .dialect import PROXY, REPLY, TAKE, VALUE, bridge, difference, is_gap, split_last
 from .filter import seccomp_filter
@@ -23,9 +24,6 @@ from .frames import REPLY_BYTES, TAMPERED, read_value
 from .launch import NOBODY, PYTHON
 from .result import Limits, SandboxResult, Status
 from .worker import sources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["MontyLayer", "monty_missing"]
 
@@ -40,7 +38,7 @@ GRACE_S = 0.25
 PROGRAM_FD = 500
 """Above the limit of descriptors, so that the worker can never have another of this number."""
 OWN_MB = 192
-"""What the program takes for itself: its code, and stacks that it reserves."""
+"""Memory of the program itself: its code, and stacks that it reserves."""
 
 LAUNCH = """\
 #!{python} -IS
@@ -60,7 +58,7 @@ os.execve({fd}, [binary, *sys.argv[1:]], {{}})
 
 
 def monty_missing() -> str:
-    """Why Monty can't run here, in one line that says what to install; empty when it can."""
+    """Return the reason why Monty can't run here, in one line that says what to install; empty when it can."""
     try:
         layer = MontyLayer(Limits(timeout_s=5, memory_mb=MOST_MB, max_output=100), parallel=1)
         try:
@@ -69,7 +67,7 @@ def monty_missing() -> str:
         except layer._monty.MontyError as error:
             return f"monty is refused by this machine: {error}".splitlines()[0]
     except (ImportError, OSError, RuntimeError) as error:
-        return f"monty needs pip install 'redraft[sandbox]': {error}".splitlines()[0]
+        return f"monty needs pip install '.[sandbox]' in a checkout: {error}".splitlines()[0]
     return ""
 
 
@@ -161,10 +159,7 @@ class MontyLayer:
             failed = self._failed(error, out, late=late.is_set(), by_code=not loaded)
             blamed = gap and failed.status in ("failed", "unsupported")
             return self._result("unsupported", out, gap, by_code=True) if blamed else failed
-        return self._passed(out, gap, calls)
-
-    def _passed(self, out: Any, gap: str, calls: int) -> SandboxResult:
-        """Return the result of tests that ran to their end; `gap` is what they passed over."""
+        # The tests ran to their end; `gap` is what they passed over.
         if len(out.output) > self._max_output:
             return self._result("output", out, f"more than {self._max_output} characters of output")
         if gap:

@@ -6,18 +6,14 @@ import functools
 import json
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from .frames import TAMPERED, read_value, read_words, writable
 from .launch import Native, names_module, start
 from .plain import pack
-from .result import SandboxResult, Status
+from .result import Limits, SandboxResult, Status
 from .worker import StoppedError, Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from .result import Limits
 
 __all__ = ["NativeLayer"]
 
@@ -66,21 +62,21 @@ class NativeLayer:
             try:
                 reply = worker.ask("d", {"code": code, "names": list(names)}, deadline)
                 if reply[:1] == b"x":
-                    return self._raised(worker, read_words(reply[1:]), given=f"{helpers}\n{tests}")
+                    return self._raised(worker, read_words(reply[1:]), source=f"{helpers}\n{tests}")
                 if _body(reply, b"d") != b"true":
                     return self._result(worker, "failed", f"NameError: the code does not define {' and '.join(names)}")
-                said, calls = self._of_tester(lambda: tester.ask("t", setup, deadline)), 0
-                while said[:1] == b"c" and calls < MAX_CALLS:
+                frame, calls = self._of_tester(lambda: tester.ask("t", setup, deadline)), 0
+                while frame[:1] == b"c" and calls < MAX_CALLS:
                     calls += 1
-                    answer = worker.pass_on(said, deadline)
+                    answer = worker.pass_on(frame, deadline)
                     _body(answer, b"vxu")
-                    said = self._of_tester(functools.partial(tester.pass_on, answer, deadline))
-                kind, words = said[:1], {} if said[:1] in (b"p", b"c", b"f") else read_words(said[1:])
+                    frame = self._of_tester(functools.partial(tester.pass_on, answer, deadline))
+                kind, words = frame[:1], {} if frame[:1] in (b"p", b"c", b"f") else read_words(frame[1:])
             except StoppedError as stopped:
                 return self._result(worker, stopped.status, str(stopped))
             except FORGED:
                 return self._result(worker, "failed", TAMPERED)
-            if said == b"p" + json.dumps(nonce).encode():
+            if frame == b"p" + json.dumps(nonce).encode():
                 why = None if calls else "the tests ran to the end without calling the code"
                 return self._result(worker, "ok" if calls else "failed", why)
             if kind == b"c":
@@ -89,7 +85,7 @@ class NativeLayer:
                 error = f"only plain data can be checked: {words.get('message', '')[:300]}"
                 return self._result(worker, "unsupported", error, by_code=words.get("by") == "code")
             if kind == b"x":
-                return self._raised(worker, words, given=f"{helpers}\n{tests}")
+                return self._raised(worker, words, source=f"{helpers}\n{tests}")
             return self._result(worker, "failed", TAMPERED)
 
     def _result(self, worker: Worker, status: Status, error: str | None, *, by_code: bool = False) -> SandboxResult:
@@ -102,8 +98,8 @@ class NativeLayer:
         except StoppedError as stopped:
             raise StoppedError(stopped.status, f"in the tests: {stopped}") from None
 
-    def _raised(self, worker: Worker, raised: dict[str, str], *, given: str = "") -> SandboxResult:
-        """Return the result of an exception of the code, or of its tests; a package that `given` names is no fault."""
+    def _raised(self, worker: Worker, raised: dict[str, str], *, source: str = "") -> SandboxResult:
+        """Return the result of an exception of the code, or of its tests; a package that `source` names is no fault."""
         kind, message, in_tests = raised["type"], raised["message"], "by" in raised
         if in_tests and kind == "NameError" and raised["where"]:
             error = f"the tests need a name that neither they nor helpers define: {message}"
@@ -111,7 +107,7 @@ class NativeLayer:
         status: Status = "memory" if kind == "MemoryError" and not in_tests else "failed"
         by_code = False
         if kind == "ModuleNotFoundError":  # it may well exist: no package is in here, under seccomp no file at all
-            status, by_code = "unsupported", raised.get("by", "code") == "code" and not names_module(given, message)
+            status, by_code = "unsupported", raised.get("by", "code") == "code" and not names_module(source, message)
         error = f"{kind}: {message}\n{raised['trace']}".rstrip()
         if raised.get("last"):
             error += f"\nlast call: {raised['last']}"

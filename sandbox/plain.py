@@ -28,7 +28,7 @@ HOOKS: dict[str, Any] = {}
 
 
 def pack(value: Any, depth: int = 0) -> Any:  # noqa: PLR0912  a branch for each type
-    """The tagged tree of `value`; a subclass of a plain type is packed as that plain type.
+    """Return the tagged tree of `value`; a subclass of a plain type is packed as that plain type.
 
     Raises:
         TypeError: `value` is, or holds, something that is not plain data, or nests too deep.
@@ -66,7 +66,7 @@ SEQUENCES: list[tuple[str, Any]] = [("list", list), ("tuple", tuple), ("set", se
 
 
 def unpack(tree: Any) -> Any:
-    """The value that `pack` made `tree` of, built anew from exact builtin types.
+    """Return the value that `pack` made `tree` of, built anew from exact builtin types.
 
     Raises:
         ValueError, TypeError, KeyError: `tree` is not a tagged tree.
@@ -119,7 +119,7 @@ def jsonable(tree: Any, depth: int = 0) -> Any:
 
 
 def _of_one(tag: Any, content: Any, depth: int) -> Any:
-    """The JSON data of a tree that holds one thing: a list of trees, or a text."""
+    """Return the JSON data of a tree that holds one thing: a list of trees, or a text."""
     if tag in ("list", "tuple", "set", "frozenset") and isinstance(content, list):
         return [jsonable(item, depth + 1) for item in content]
     if tag == "dict" and isinstance(content, list) and all(isinstance(p, list) and len(p) == 2 for p in content):
@@ -132,7 +132,7 @@ def _of_one(tag: Any, content: Any, depth: int) -> Any:
 
 
 def _key(tree: Any, depth: int) -> str:
-    """The text of a key. What Python can't hash is no key, so no key is written inside another and escaped again."""
+    """Return the text of a key. What Python can't hash is none: no key is written inside another and escaped again."""
     if isinstance(tree, list) and tree[:1] in (["list"], ["dict"], ["set"]):
         raise ValueError("not a tagged tree")
     key = jsonable(tree, depth + 1)

@@ -10,17 +10,15 @@ import keyword
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from .launch import missing, names_module
 from .monty import MontyLayer, monty_missing
 from .native import NativeLayer
 from .plain import pack
 from .result import Limits, SandboxResult, SandboxUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["Layer", "Sandbox"]
 
@@ -156,9 +154,7 @@ class Sandbox:
         """As `check`, in such a thread as `arun`."""
         return await self._aside(self.check, code, tests, entry_point, helpers=helpers)
 
-    def names_module(self, code: str, message: str) -> bool:
-        """Return True if `code` imports the module, or a part of the package, that an error says is not there."""
-        return names_module(code, message)
+    names_module = staticmethod(names_module)
 
     async def _aside(self, call: Callable[..., SandboxResult], *args: Any, **kwargs: Any) -> SandboxResult:
         run = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)

@@ -61,11 +61,11 @@ class _Calls:
         return call
 
     def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of one call as new plain data, with lists, dicts and sets in `args` changed as the call did."""
+        """Return the result of a call as new plain data; lists, dicts and sets in `args` change as the call did it."""
         named = not name.startswith("@")
         if named:
-            shown = ", ".join([*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())])
-            self.last = f"{name}({shown})"[:300]
+            arguments = ", ".join([*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())])
+            self.last = f"{name}({arguments})"[:300]
         try:
             request = {"call": name, "args": pack(args), "kwargs": pack(kwargs)}
         except TypeError as error:
@@ -139,12 +139,12 @@ class _RemoteObject:
         items = self._calls.make("@iter", (self,), {})
         if type(items) is not _RemoteObject:
             raise TypeError(f"iter() returned {type(items).__name__}")
-        while found := self._calls.make("@next", (items,), {}):
-            yield found[0]
+        while step := self._calls.make("@next", (items,), {}):
+            yield step[0]
 
     def __next__(self) -> Any:
-        if found := self._calls.make("@next", (self,), {}):
-            return found[0]
+        if step := self._calls.make("@next", (self,), {}):
+            return step[0]
         raise StopIteration
 
     def __repr__(self) -> str:

@@ -11,15 +11,12 @@ import os
 import selectors
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .frames import REPLY_BYTES, TAMPERED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .result import Status
+from .result import Status
 
 __all__ = ["BOOT", "StoppedError", "Worker", "sources"]
 
@@ -136,7 +133,7 @@ class Worker(contextlib.AbstractContextManager["Worker", None]):
             raise OSError("the child did not lock itself")
 
     def ask(self, kind: str, request: Any, deadline: float) -> bytes:
-        """The frame that the child replies with, as `pass_on`; `request` is one of the operations of `child.py`.
+        """Return the frame that the child replies with, as `pass_on`; `request` is one of the operations of `child.py`.
 
         Raises:
             StoppedError: there is no reply.
@@ -144,7 +141,7 @@ class Worker(contextlib.AbstractContextManager["Worker", None]):
         return self.pass_on(kind.encode() + json.dumps(request, separators=(",", ":")).encode(), deadline)
 
     def pass_on(self, frame: bytes, deadline: float) -> bytes:
-        """The reply to `frame`, which another child may have written: any lie, no longer than the limit.
+        """Return the reply to `frame`, which another child may have written: any lie, no longer than the limit.
 
         A frame is a letter for its kind and JSON, which nobody has read yet.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
+from .a2a.door import A2ADoor
 from .api import (
     assistants_api,
     chat_completions_api,
@@ -27,12 +29,9 @@ from .api.guards import BodyMiddleware, CallerMiddleware, HeaderMiddleware, mask
 from .api.problems import GUARDS, handle_problems, problem
 from .api.webhooks import Webhooks
 from .engine.engine import Engine
+from .mcp.door import McpDoor
 from .page import home_api, live_api, meta_api, views_api
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .settings import Settings
+from .settings import Settings
 
 __all__ = ["NOT_SERVED", "create_app"]
 
@@ -65,8 +64,9 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
         engine: What runs the graphs; default: one on the settings' database. It starts and ends with the app.
     """
     engine = engine if engine is not None else Engine(settings)
-
-    doors = _doors(engine)
+    # The protocols of other agents whose extra is installed, each an app with paths and a life of its own.
+    protocols: list[tuple[str, Any]] = [("mcp", McpDoor), ("a2a", A2ADoor)]
+    doors = [door(engine) for extra, door in protocols if find_spec(extra)]
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -135,17 +135,3 @@ def create_app(settings: Settings, *, engine: Engine | None = None) -> FastAPI:
 
 async def _refuse(reason: str) -> Response:
     return problem(404, "not_served", reason)
-
-
-def _doors(engine: Engine) -> list[Any]:
-    """Return the protocols of other agents whose extra is installed, each an app with paths and a life of its own."""
-    doors: list[Any] = []
-    if find_spec("mcp"):
-        from .mcp.door import McpDoor
-
-        doors.append(McpDoor(engine))
-    if find_spec("a2a"):
-        from .a2a.door import A2ADoor
-
-        doors.append(A2ADoor(engine))
-    return doors

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..faces.cli.options import Db, Model, Prices, PromptFile, age
 from ..faces.problems import DEFAULT_DB, BadInputError, bad_input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["takes_settings"]
 
@@ -191,48 +189,56 @@ def _settings(
         ),
     ] = False,
 ) -> Any:
+    from pydantic import ValidationError
+
+    from ..faces.run_config import reasons_of
     from ..faces.sessions import model_or_default
     from ..faces.views.console import say
+    from . import Settings
 
     if ttl_includes_interrupted and default_ttl is None:
         raise BadInputError("--ttl-includes-interrupted needs --default-ttl AGE")
     spec, note = model_or_default(model)
     if note:
         say(note)
-    return _checked(
-        host=host,
-        port=port,
-        db=db,
-        model=spec,
-        models=tuple(allow_model or ()),
-        index=index,
-        documents=_absolute(documents),
-        judge=_absolute(judge),
-        pipelines=_named_pipelines(pipeline or []),
-        prompts=_absolute(prompts),
-        prices=_absolute(prices),
-        tokens=_tokens(token_file, "REDRAFT_SERVE_TOKENS"),
-        metrics_tokens=_tokens(metrics_token_file, "REDRAFT_METRICS_TOKENS"),
-        allow_origins=tuple(allow_origin or ()),
-        allow_webhooks=tuple(allow_webhook or ()),
-        max_rounds=max_rounds,
-        max_seconds_a_run=max_seconds,
-        max_calls_a_run=max_calls,
-        max_tokens_a_run=max_tokens,
-        max_cost_usd_a_run=max_cost_usd,
-        max_calls_a_day=daily_calls,
-        max_tokens_a_day=daily_tokens,
-        max_cost_usd_a_day=daily_cost_usd,
-        max_concurrent_runs=max_runs,
-        queue_length=max_waiting,
-        max_attempts=max_attempts,
-        max_task_characters=max_task,
-        max_body_bytes=max_body,
-        default_ttl=None if default_ttl is None else age(default_ttl, "--default-ttl") / timedelta(minutes=1),
-        ttl_includes_interrupted=ttl_includes_interrupted,
-        max_connections_a_peer=max_connections,
-        work=not no_work,
-    )
+    values: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "db": db,
+        "model": spec,
+        "models": tuple(allow_model or ()),
+        "index": index,
+        "documents": _absolute(documents),
+        "judge": _absolute(judge),
+        "pipelines": _named_pipelines(pipeline or []),
+        "prompts": _absolute(prompts),
+        "prices": _absolute(prices),
+        "tokens": _tokens(token_file, "REDRAFT_SERVE_TOKENS"),
+        "metrics_tokens": _tokens(metrics_token_file, "REDRAFT_METRICS_TOKENS"),
+        "allow_origins": tuple(allow_origin or ()),
+        "allow_webhooks": tuple(allow_webhook or ()),
+        "max_rounds": max_rounds,
+        "max_seconds_a_run": max_seconds,
+        "max_calls_a_run": max_calls,
+        "max_tokens_a_run": max_tokens,
+        "max_cost_usd_a_run": max_cost_usd,
+        "max_calls_a_day": daily_calls,
+        "max_tokens_a_day": daily_tokens,
+        "max_cost_usd_a_day": daily_cost_usd,
+        "max_concurrent_runs": max_runs,
+        "queue_length": max_waiting,
+        "max_attempts": max_attempts,
+        "max_task_characters": max_task,
+        "max_body_bytes": max_body,
+        "default_ttl": None if default_ttl is None else age(default_ttl, "--default-ttl") / timedelta(minutes=1),
+        "ttl_includes_interrupted": ttl_includes_interrupted,
+        "max_connections_a_peer": max_connections,
+        "work": not no_work,
+    }
+    try:
+        return Settings(**{name: value for name, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise BadInputError(reasons_of(error)) from None
 
 
 def _absolute(path: str | Path | None) -> str | None:
@@ -248,31 +254,6 @@ def _named_pipelines(arguments: list[str]) -> dict[str, str]:
             raise BadInputError(f"--pipeline takes NAME=STEPS, each name once, not {argument!r}")
         pipelines[name] = steps
     return pipelines
-
-
-def _checked(**values: Any) -> Any:
-    """Return the settings of a server, where `None` means not given.
-
-    Raises:
-        BadInputError: One makes no sense.
-    """
-    from pydantic import ValidationError
-
-    from . import Settings
-
-    try:
-        return Settings(**{name: value for name, value in values.items() if value is not None})
-    except ValidationError as error:
-        problems = [_described(detail) for detail in error.errors(include_input=False)]
-        raise BadInputError("; ".join(problems)) from None
-
-
-def _described(detail: Any) -> str:
-    """Describe the error in a setting, with its name where the message has none."""
-    message = detail["msg"].removeprefix("Value error, ")
-    if message != detail["msg"]:
-        return str(message)
-    return f"{'.'.join(map(str, detail['loc']))}: {message[0].lower()}{message[1:]}"
 
 
 def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:

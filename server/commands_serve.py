@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from socket import AF_INET, AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY, SO_REUSEADDR, SOL_SOCKET, socket
+from typing import Annotated, Any
 
 import typer
 
@@ -18,19 +20,11 @@ from ..faces.views.console import say
 from ..nodes.runtime.killable import end_helpers
 from ..state.collector import tuned_gc
 from .command_options import takes_settings
-from .watchdog import watched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractAsyncContextManager
-    from socket import socket
-
-    from . import Settings
-    from .watchdog import Pulse
+from .watchdog import Pulse, watched
 
 __all__ = ["mcp", "serve", "worker"]
 
-INSTALL = 'serving needs an extra: pip install "redraft[serve]"'
+INSTALL = 'serving needs an extra: pip install ".[serve]" in a checkout'
 Collector = Annotated[
     str | None, typer.Option("--otlp", metavar="URL", help="An OpenTelemetry collector that traces go to; no texts.")
 ]
@@ -115,12 +109,12 @@ def mcp(settings: Any) -> None:
     try:
         from .mcp.server import serve_stdio
     except ImportError as error:
-        raise ImportError(f'MCP needs an extra: pip install "redraft[mcp]" ({error})') from None
+        raise ImportError(f'MCP needs an extra: pip install ".[mcp]" in a checkout ({error})') from None
     asyncio.run(serve_stdio(settings))
     end_helpers()
 
 
-def _app(settings: Settings) -> Any:
+def _app(settings: Any) -> Any:
     try:
         from . import create_app
 
@@ -129,22 +123,18 @@ def _app(settings: Settings) -> Any:
         raise ImportError(f"{INSTALL} ({error})") from None
 
 
-@contextmanager
-def _traced(otlp: str | None, *, texts: bool, scores: bool) -> Iterator[None]:
+def _traced(otlp: str | None, *, texts: bool, scores: bool) -> AbstractContextManager[Any]:
     if (texts or scores) and otlp is None:
         raise BadInputError(f"{'--otlp-texts' if texts else '--otlp-scores'} needs --otlp URL")
     if otlp is None:
-        yield
-        return
+        return nullcontext()
     from .tracing import instrument, phoenix_client
 
-    with instrument(otlp, show_texts=texts, scores=phoenix_client(otlp) if scores else None):
-        yield
+    return instrument(otlp, show_texts=texts, scores=phoenix_client(otlp) if scores else None)
 
 
 def _listen(app: Any, settings: Any, listening: socket, pulse: Pulse) -> None:
     """Serve until a signal ends it; what can't be opened is told before anything listens."""
-
     import uvicorn
 
     from .connections import MOST_CONNECTIONS, server_options
@@ -169,9 +159,9 @@ def _listen(app: Any, settings: Any, listening: socket, pulse: Pulse) -> None:
             with tuned_gc():
                 with _port_problem(settings.host, settings.port):
                     listening.listen(2048)
-                shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+                address = f"[{settings.host}]" if ":" in settings.host else settings.host
                 needed = "; a token is needed" if settings.tokens else ""
-                say(f"serving on http://{shown}:{listening.getsockname()[1]}{needed}")
+                say(f"serving on http://{address}:{listening.getsockname()[1]}{needed}")
                 await server.serve(sockets=[listening])
 
     asyncio.run(served())
@@ -223,8 +213,6 @@ def _alive(engine: Any, pulse: Pulse) -> AbstractAsyncContextManager[None]:
 @contextmanager
 def _bound(host: str, port: int) -> Iterator[socket]:
     """Give a socket with this address, which does not listen yet."""
-    from socket import AF_INET, AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY, SO_REUSEADDR, SOL_SOCKET, socket
-
     with socket(AF_INET6 if ":" in host else AF_INET) as bound:
         with _port_problem(host, port):
             if os.name == "posix":  # elsewhere it would allow two at once

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from asyncio import TimerHandle
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-if TYPE_CHECKING:
-    from asyncio import TimerHandle
-
-    from .settings import Settings
+from .settings import Settings
 
 __all__ = ["MOST_CONNECTIONS", "server_options"]
 

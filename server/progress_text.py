@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..faces.views.console import LiveRun, Screen, one_line, safe
-
-if TYPE_CHECKING:
-    from .engine.runs import Run
+from .engine.runs import Run
 
 __all__ = ["ProgressText", "progress", "question_of", "question_text"]
 
@@ -18,7 +16,11 @@ MOST_SHOWN = 20_000
 
 def question_text(question: Mapping[str, Any]) -> str:
     """Return a question about a draft as text."""
-    critiques = [f"{said.get('by')}: {said.get('text')}" for said in question.get("critiques", ()) if said.get("text")]
+    critiques = [
+        f"{critique.get('by')}: {critique.get('text')}"
+        for critique in question.get("critiques", ())
+        if critique.get("text")
+    ]
     parts = [f"Is this draft right? (round {question.get('round', 0)})", str(question.get("draft", "")), *critiques]
     return safe("\n\n".join(parts))[:MOST_SHOWN]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from ..faces.pipeline_text import read_pipeline
 from ..faces.problems import DEFAULT_DB, BadInputError
@@ -46,14 +46,12 @@ def _origin(origin: str) -> str:
 Spec = Annotated[str, AfterValidator(kept_spec)]
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, extra="forbid", frozen=True, hide_input_in_errors=True):
     """Settings of a server.
 
     Raises:
         ValueError: A value makes no sense, or the host is reachable from elsewhere and there is no token.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
@@ -69,7 +67,7 @@ class Settings(BaseModel):
     index: str | None = None
     """A stored index that the preset `retrieval` searches in place of a folder."""
     prompts: str | None = None
-    """File of prompts, as `redraft tune` writes it, for the preset of its kind of problems; read once."""
+    """File of prompts by name, for the preset of its kind of problems; read once."""
     judge: str | None = None
     """A file of `redraft calibrate`, for the presets that take one; read once."""
     pipelines: dict[str, str] = {}
@@ -140,15 +138,11 @@ class Settings(BaseModel):
         return read
 
     @model_validator(mode="after")
-    def _worked(self) -> Settings:
+    def _sound(self) -> Settings:
         if not self.work:
             check_shared(self.db)
             if not self.queue_length:
                 raise ValueError("where workers run what waits, some runs must be allowed to wait: --max-waiting")
-        return self
-
-    @model_validator(mode="after")
-    def _guarded(self) -> Settings:
         if short := [
             token
             for token in (*self.tokens, *self.metrics_tokens)

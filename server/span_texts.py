@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Status
 
 from ..nodes.runtime.traces import VERDICTS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["WithoutTexts"]
 

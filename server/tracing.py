@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracing", "instrument", "phoenix_client"]
 
-INSTALL = "traces need the extra otel: pip install 'redraft[otel]'"
+INSTALL = "traces need the extra otel: pip install '.[otel]' in a checkout"
 TRACES_PATH = "/v1/traces"
 
 
@@ -123,7 +123,7 @@ def phoenix_client(endpoint: str) -> PhoenixClient:
     try:
         from phoenix.client import Client
     except ImportError as error:
-        raise ImportError("scores need the extra phoenix: pip install 'redraft[phoenix]'") from error
+        raise ImportError("scores need the extra phoenix: pip install '.[phoenix]' in a checkout") from error
     client: PhoenixClient = Client(base_url=urlunsplit(urlsplit(endpoint)._replace(path="", query="", fragment="")))
     return client
 

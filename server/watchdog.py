@@ -14,15 +14,13 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 __all__ = ["UNDER_WAY", "Pulse", "watched"]
 
@@ -80,7 +78,7 @@ class MarkingExecutor(ThreadPoolExecutor):
 
 @dataclass
 class Pulse:
-    """What a process that is watched tells its parent.
+    """Signs of life of a process that is watched, for its parent.
 
     Args:
         pipe: Where to; `None` where nobody watches.
@@ -148,11 +146,11 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
     if not silence_s or not hasattr(os, "fork"):
         return Pulse()
     hung: dict[str, frozenset[str]] = {}
-    child, asked = 0, False
+    child, is_stopping = 0, False
 
     def forward(number: int, _: object) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal is_stopping
+        is_stopping = True
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
@@ -178,7 +176,7 @@ def watched(silence_s: float, say: Callable[[str], None]) -> Pulse:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         say(f"process {child} gave no sign of life for {silence_s:g} s and was killed; what held it stands above")
-        if asked:
+        if is_stopping:
             os._exit(128 + signal.SIGKILL)
         hung[name] = marks.every()
 
@@ -188,16 +186,16 @@ def _silent(pipe: int, silence_s: float) -> str | None:
 
     Time is counted by the looks of this process, which does not get on either where the machine is asleep or stopped.
     """
-    told, quiet = b"", 0
+    heard, quiet = b"", 0
     while quiet < TICKS:
         if select.select([pipe], [], [], silence_s / TICKS)[0]:
             signs = os.read(pipe, 4096)
             if not signs or OVER in signs:
                 return None
-            told, quiet = (told + signs)[:1000], 0
-        elif told:  # what is imported before the first sign takes its time
+            heard, quiet = (heard + signs)[:1000], 0
+        elif heard:  # what is imported before the first sign takes its time
             quiet += 1
-    return told.partition(b"\n")[0].decode()
+    return heard.partition(b"\n")[0].decode()
 
 
 def _end_with(parent: int) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -12,14 +12,12 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from .checked_values import check_items, naming
-from .events import Record
+from .events import Event, Record
 from .langgraph_internals import MISSING, DeltaSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
     from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
+
 
 __all__ = [
     "NEVER",
@@ -29,6 +27,7 @@ __all__ = [
     "ThreadMessages",
     "Waiting",
     "Writes",
+    "append_events",
     "given_messages",
     "last",
     "placed",
@@ -116,10 +115,19 @@ class CheckedDelta(OwnDelta):
 
     def _check(self, writes: Sequence[PendingWrite]) -> None:
         checked: dict[int, Any] | None = getattr(writes, "checked", None)
-        known = {} if checked is None else checked
-        new = [write for write in writes if known.get(id(write)) is not self.kind]
+        known_values = {} if checked is None else checked
+        new = [write for write in writes if known_values.get(id(write)) is not self.kind]
         check_items(self.key, self.kind, *(write[2] for write in new))
-        known |= dict.fromkeys(map(id, new), self.kind)
+        known_values |= dict.fromkeys(map(id, new), self.kind)
+
+
+def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
+    """Return the record with all writes appended, in order: the reducer of the `events` channel."""
+    grown = Record(events)
+    grown.summary = getattr(events, "summary", None)
+    for write in writes:
+        grown.extend(write)
+    return grown
 
 
 def last(_: Any, writes: Sequence[Any]) -> Any:
@@ -171,7 +179,10 @@ def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
             written = convert_to_messages(write if isinstance(write, list) else [write])
         except (ValueError, TypeError, NotImplementedError):
             continue
-        if len(written) >= len(messages) and all(map(_same, messages, written)):
+        if len(written) >= len(messages) and all(
+            one.type == other.type and str(one.text) == str(other.text)
+            for one, other in zip(messages, written, strict=False)
+        ):
             written = written[len(messages) :]
         ids, systems = (
             {message.id for message in messages},
@@ -185,10 +196,6 @@ def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
         ]
         messages = add_messages(messages, new)
     return Turns(messages)
-
-
-def _same(one: BaseMessage, other: BaseMessage) -> bool:
-    return one.type == other.type and str(one.text) == str(other.text)
 
 
 class ThreadMessages(OwnDelta):

@@ -114,10 +114,10 @@ def check_update(values: Mapping[str, Any], schemas: tuple[type, ...], *, also: 
     Raises:
         ValueError: It does not; the message names the channel, what it holds and what would be right.
     """
-    known = {name for schema in schemas for name in get_type_hints(schema)}
-    if unknown := sorted(values.keys() - known):
+    channels = {name for schema in schemas for name in get_type_hints(schema)}
+    if unknown := sorted(values.keys() - channels):
         raise ValueError(
-            f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*known, *also}))}"
+            f"there is no {unknown[0]!r:.80} in this state; there are {', '.join(sorted({*channels, *also}))}"
         )
     check_values(_state_adapter(schemas), values)
     # What reads a record asks each event for any field, also for one that only other kinds have.
@@ -186,10 +186,10 @@ def check_values(adapter: TypeAdapter[Any], *several: Mapping[str, Any]) -> None
 def _refuse_later_format(events: Any) -> None:
     """Raise ValueError where a later release wrote events: by the rules of this one they could mean another thing."""
     for event in events if isinstance(events, list) else ():
-        found = event.get("format") if isinstance(event, dict) else None
-        if isinstance(found, int) and found > FORMAT:
+        version = event.get("format") if isinstance(event, dict) else None
+        if isinstance(version, int) and version > FORMAT:
             raise ValueError(
-                f"a later redraft wrote it, in record format {found}; this one reads up to {FORMAT}: upgrade redraft"
+                f"a later redraft wrote it, in record format {version}; this one reads up to {FORMAT}: upgrade redraft"
             )
 
 
@@ -223,7 +223,7 @@ def _explained(error: ValidationError) -> str:
         context = first["ctx"]
         expected = context["expected_tags"]
         return f"its channel {channel!r} holds at {where}.kind {context['tag']!r}, which should be one of {expected}"
-    shown = repr(first["input"])
-    shown = shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
+    value = repr(first["input"])
+    value = value if len(value) <= SHOWN_CHARACTERS else f"{value[: SHOWN_CHARACTERS - 1]}…"
     right = first["msg"].removeprefix("Input ")
-    return f"its channel {channel!r} holds {f'at {where} ' if where else ''}{shown}, which {right}"
+    return f"its channel {channel!r} holds {f'at {where} ' if where else ''}{value}, which {right}"

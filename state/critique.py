@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from .dual import DualCallable
+from .events import Event
 from .usage import NO_USAGE, Usage
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from .events import Event
-
-__all__ = ["AnyVerifier", "Critic", "Critique", "Verifier"]
+__all__ = ["AnyVerifier", "Critic", "Critique", "DualCritic", "Verifier"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,10 @@ class Critic(Protocol):
     def __call__(
         self, task: str, draft: str, history: Sequence[Event], /
     ) -> Critique | Sequence[Critique] | Awaitable[Critique | Sequence[Critique]]: ...
+
+
+DualCritic = DualCallable[[str, str, Sequence[Event]], Critique]
+"""A critic that asks models or runs programs: `(task, draft, history) -> Critique`."""
 
 
 class Verifier(Protocol):

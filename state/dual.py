@@ -7,21 +7,37 @@ gets its async twin by `in_db_executor`.
 
 from __future__ import annotations
 
-import contextvars
-from collections.abc import Generator
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
-
-__all__ = ["Do", "Logic", "adrive", "do", "do_all", "drive", "in_db_executor"]
+__all__ = [
+    "Do",
+    "DualCallable",
+    "Logic",
+    "adrive",
+    "at_once",
+    "calling",
+    "do",
+    "do_all",
+    "drive",
+    "finish",
+    "in_db_executor",
+    "streaming",
+]
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
 S = TypeVar("S")
 P = ParamSpec("P")
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,115 @@ async def adrive(
         return cast("Result", end.value)
 
 
+class DualCallable(ABC, Generic[Arguments, Result]):
+    """A callable that can be awaited as well, by `acall`; a node calls whichever fits. Both run its `logic`."""
+
+    @abstractmethod
+    def logic(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Generator[Do, Any, Result]:
+        """Yield calls, and return the result."""
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """Run the logic, with each call made in this thread."""
+        return drive(self.logic(*args, **kwargs))
+
+    async def acall(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """Run the logic without blocking."""
+        return await adrive(self.logic(*args, **kwargs))
+
+
+def calling(function: Callable[..., Any], *args: Any, **named: Any) -> Do:
+    """Return the call of a function that may be async.
+
+    In a sync run an async one is run to its end; in an async run one that is not async runs in a worker thread.
+    """
+
+    def call() -> Any:
+        result = _called(function, *args, **named)
+        return finish(result) if inspect.isawaitable(result) else result
+
+    async def acall() -> Any:
+        target = getattr(function, "acall", function)
+        # An object with an async `__call__` is itself no coroutine function.
+        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None)):  # noqa: B004
+            return await target(*args, **named)
+        # For the thread and for an awaitable that it returns: meter and journal are found there.
+        context = copy_context()
+        run = partial(context.run, _called, target, *args, **named)
+        result = await asyncio.get_running_loop().run_in_executor(None, run)
+        return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
+
+    return Do(call, acall)
+
+
+def _called(target: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Call; a `StopIteration`, which neither a generator nor a future can carry, becomes an error like any other."""
+    try:
+        return target(*args, **named)
+    except StopIteration as error:
+        raise RuntimeError(f"StopIteration: {error}") from error
+
+
+def streaming(graph: Any, take: Callable[[Any], None], *args: Any, **options: Any) -> Do:
+    """Return the run of a graph that hands each item of its stream to `take`."""
+
+    def run() -> None:
+        with closing(graph.stream(*args, **options)) as items:
+            for item in items:
+                take(item)
+
+    async def arun() -> None:
+        async with aclosing(graph.astream(*args, **options)) as items:
+            async for item in items:
+                take(item)
+
+    return Do(run, arun)
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def finish(result: Any) -> Any:
+    """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_awaited(result))
+    # A thread that runs a loop can't run a second one.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, _awaited(result)).result()
+
+
+def at_once(calls: Sequence[Do], *, most_threads: int | None = None) -> Do:
+    """Return the call that makes several calls side by side and lists their results, in order.
+
+    All run to their end; the call then raises the first error there was. `Do(drive, adrive, (logic,))` is the call of a
+    logic.
+
+    Args:
+        calls: One or more.
+        most_threads: How many may run at the same time in a sync run; default: all.
+    """
+
+    def run() -> list[Any]:
+        threads = min(len(calls), most_threads or len(calls))
+        if threads < 2:
+            return [call.make() for call in calls]
+        with ThreadPoolExecutor(threads) as pool:
+            # Each in a copy of the context: what counts the calls of models travels there.
+            running = [pool.submit(copy_context().run, call.make) for call in calls]
+        return [future.result() for future in running]
+
+    async def arun() -> list[Any]:
+        results = await asyncio.gather(*(call.amake() for call in calls), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
+
+    return Do(run, arun)
+
+
 def in_db_executor(
     method: Callable[Concatenate[S, P], Result],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, Result]]:
@@ -127,9 +252,7 @@ def in_db_executor(
         executor = getattr(self, "db_executor", None)
         if executor is None:
             return call()
-        import asyncio
-
-        run: Callable[[], Result] = partial(contextvars.copy_context().run, call)
+        run: Callable[[], Result] = partial(copy_context().run, call)
         result: Result = await asyncio.get_running_loop().run_in_executor(executor, run)
         return result
 

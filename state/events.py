@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
 from .masking import masked
 from .usage import NO_USAGE, Score, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "AGENT_RECORD",
@@ -44,7 +42,6 @@ __all__ = [
     "TaskEvent",
     "ThoughtEvent",
     "VerdictEvent",
-    "append_events",
     "broken_links",
     "digest",
     "failure",
@@ -234,6 +231,8 @@ class _Retrieval(TypedDict):
     """The origin of the query: `plan`, `pattern`, `model`, `feedback`, or the name of a rule."""
     plan: NotRequired[dict[str, Any]]
     """How a query is searched for."""
+    search: NotRequired[dict[str, Any]]
+    """What a search of ours tells besides its passages; see `redraft.retrieval.RetrievalResult`."""
     gaps: NotRequired[list[str]]
     """Gaps that a model named, or the parts of the question that nothing answers."""
     failed: NotRequired[dict[str, str]]
@@ -314,7 +313,7 @@ class ThoughtEvent(_Common):
 
 
 class RequirementEvent(_Common, _Requirement):
-    """What a person or a fork asks for, in `text`: it stands beside the task from then on."""
+    """A wish of a person or a fork, in `text`: it stands beside the task from then on."""
 
     kind: Literal["requirement"]
 
@@ -375,7 +374,7 @@ EventOfKind: TypeAlias = (
 
 
 class Requirement(TypedDict):
-    """What a person or a fork asked for, and what has come of it."""
+    """A wish of a person or a fork, and its status."""
 
     text: str
     by: str
@@ -418,12 +417,8 @@ class Record(list[Event]):
     A copy of it, a slice and what is saved are plain lists.
     """
 
-    __slots__ = ("summary",)
-
-    def __init__(self, events: Iterable[Event] = (), summary: Any = None) -> None:
-        super().__init__(events)
-        self.summary = summary
-        """A `RunSummary` of these events or of the first of them, or `None`."""
+    summary: Any = None
+    """A `RunSummary` of these events or of the first of them, or `None`."""
 
     def __reduce_ex__(self, _: Any) -> Any:
         return (list, (), None, iter(self))
@@ -436,14 +431,6 @@ class FrozenRecord(tuple[Event, ...]):
 
     def __reduce__(self) -> Any:
         return (tuple, (list(self),))
-
-
-def append_events(events: Sequence[Event], writes: Sequence[Sequence[Event]]) -> list[Event]:
-    """Return the record with all writes appended, in order: the reducer of the `events` channel."""
-    grown = Record(events, events.summary if isinstance(events, Record) else None)
-    for write in writes:
-        grown.extend(write)
-    return grown
 
 
 def frozen(events: Sequence[Event]) -> tuple[Event, ...]:
@@ -492,7 +479,6 @@ def task_event(
     **fields: Any,
 ) -> dict[str, Any]:
     """Return the event that begins a run: what is asked for, the limits in force, and the graph that runs it."""
-    named = {"fingerprint": dict(fingerprint)} if fingerprint else {}
     return {
         "kind": "task",
         "round": 0,
@@ -501,7 +487,7 @@ def task_event(
         "text": task,
         "limits": dict(limits),
         "options": {**options, "order": ORDER},
-        **named,
+        **({"fingerprint": dict(fingerprint)} if fingerprint else {}),
         **fields,
     }
 

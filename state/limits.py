@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .summary import summary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .events import Event
 
 __all__ = ["Limits", "limits_in_force", "merged_limits"]

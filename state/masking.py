@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 __all__ = ["MASK", "mask_error", "mask_values_of", "masked"]
 
@@ -84,7 +81,9 @@ def masked(text: str) -> str:
     text = NAMED.sub(_without_value, text)
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
-    return ENCODED.sub(_without_encoded, OWNED.sub(_without_key, text))
+    return ENCODED.sub(
+        _without_encoded, OWNED.sub(lambda match: "".join(part for part in match.groups() if part) + MASK, text)
+    )
 
 
 def _without_value(match: re.Match[str]) -> str:
@@ -92,10 +91,6 @@ def _without_value(match: re.Match[str]) -> str:
     if quote:
         return f"{name}{space}{quote}{MASK}{quote}"
     return match[0] if space and word.lower() in PROSE else f"{name}{space}{MASK}"
-
-
-def _without_key(match: re.Match[str]) -> str:
-    return "".join(part for part in match.groups() if part) + MASK
 
 
 def _without_encoded(match: re.Match[str]) -> str:

@@ -10,8 +10,8 @@ from langgraph.managed import RemainingSteps
 from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
-from .checked_channels import NEVER, CheckedDelta, StoredOnce, last
-from .events import Event, EventOfKind, Requirement, RunValues, append_events
+from .checked_channels import NEVER, CheckedDelta, StoredOnce, append_events, last
+from .events import Event, EventOfKind, Requirement, RunValues
 from .masking import masked
 from .usage import Usage
 

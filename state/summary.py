@@ -6,22 +6,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import takewhile
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from .events import CRITIQUE_KINDS, DRAFT_KINDS, ORDER, FrozenRecord, Record
-from .usage import NO_USAGE, add_usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from .events import Event, Requirement
-    from .usage import Usage
+from .events import CRITIQUE_KINDS, DRAFT_KINDS, ORDER, Event, FrozenRecord, Record, Requirement
+from .usage import NO_USAGE, Usage, add_usage
 
 __all__ = [
     "Attempt",
@@ -32,7 +27,6 @@ __all__ = [
     "current_run",
     "draft_rank",
     "latest_draft",
-    "newest_drafts",
     "open_drafts",
     "oracle_touched",
     "rejected_since_draft",
@@ -41,12 +35,13 @@ __all__ = [
     "run_options",
     "summary_of",
     "usage_total",
+    "wishes",
 ]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A draft together with its critiques."""
+    """A draft together with its critiques; what follows from them is computed once, when it is first asked for."""
 
     round: int
     text: str
@@ -57,16 +52,26 @@ class Attempt:
     requirements: tuple[str, ...] = ()
     """What it is to meet beside the task: all that people and forks asked for, and nobody withdrew."""
 
-    @property
+    @cached_property
     def judged(self) -> bool:
         return bool(self.critiques)
+
+    @cached_property
+    def seen_by_person(self) -> bool:
+        """True if a person has judged it, after the other critics or, in a fork, instead of them."""
+        return any(critique["kind"] == "human" for critique in self.critiques)
+
+    @cached_property
+    def misfit(self) -> bool:
+        """True if it is not of the type that drafts must have."""
+        return any(critique["by"] == ANSWER_TYPE and critique.get("accepted") is False for critique in self.critiques)
 
     @cached_property
     def verified(self) -> bool:
         """True if a program judged it by the task, and not by a requirement alone."""
         return any(critique.get("verifier") and not critique.get("requirements") for critique in self.critiques)
 
-    @property
+    @cached_property
     def accepted(self) -> bool:
         """True if everyone who judged it accepts it, or a person does, and it meets what it is required to."""
         return self.agreed and not self.unmet
@@ -82,14 +87,14 @@ class Attempt:
         """The requirements of which nobody who can tell has said that it meets them; a person who accepts it can."""
         if self.agreed and self.deciding[-1]["kind"] == "human":
             return ()
-        told = {text: self.told_of(text) for text in self.requirements}
-        return tuple(text for text, accepted in told.items() if not accepted or set(accepted) != {True})
+        verdicts = {text: self.told_of(text) for text in self.requirements}
+        return tuple(text for text, accepted in verdicts.items() if not accepted or set(accepted) != {True})
 
     def told_of(self, requirement: str) -> list[bool | None]:
-        """Return what was said of whether it meets a requirement."""
+        """Return the verdicts on whether it meets a requirement."""
         return [one.get("accepted") for one in self.critiques if requirement in one.get("requirements", ())]
 
-    @property
+    @cached_property
     def deciding(self) -> tuple[Event, ...]:
         """The opinions that count: a person has seen the others, so the last word of one stands alone.
 
@@ -98,18 +103,18 @@ class Attempt:
         people = tuple(critique for critique in self.critiques if critique["kind"] == "human")
         return people[-1:] or tuple(critique for critique in self.critiques if not _abstains(critique))
 
-    @property
+    @cached_property
     def calibrated(self) -> bool:
         """True if a calibrated judge accepted it."""
         return any("calibration" in critique and critique.get("accepted") is True for critique in self.critiques)
 
-    @property
+    @cached_property
     def undecided(self) -> bool:
         """True if a calibrated judge abstained, and nobody else said yes or no."""
         verdicts = [critique.get("accepted") for critique in self.critiques]
         return any(map(_abstains, self.critiques)) and all(verdict is None for verdict in verdicts)
 
-    @property
+    @cached_property
     def decidable_later(self) -> bool:
         """True if a revision of it could still be decided on: a judge covers it, and said what to revise it by."""
         abstained = [critique for critique in self.critiques if _abstains(critique)]
@@ -139,13 +144,13 @@ class Attempt:
         place, score = draft_rank(accepted=self.agreed, refuted=self.refuted, score=self.score)
         return place + (self.accepted and bool(self.requirements)), score
 
-    @property
+    @cached_property
     def answers(self) -> list[Any]:
         """The answers that critics read in it."""
         answers = [critique.get("evidence", {}).get("answer") for critique in self.critiques]
         return [answer for answer in answers if answer is not None]
 
-    @property
+    @cached_property
     def feedback(self) -> str:
         """The texts of the critics who did not accept it, or of all where all accepted."""
         objections = [critique for critique in self.critiques if critique.get("accepted") is not True]
@@ -171,8 +176,9 @@ def _abstains(critique: Event) -> bool:
 def draft_rank(*, accepted: bool, refuted: bool, score: float | None) -> tuple[int, float]:
     """Return the sort key of drafts, the greatest first; of equal ones the earlier stays, as `max` has it.
 
-    Accepted drafts lead, by score; then what opinions scored, by score; then what nobody judged or could judge, an
-    opinion without a score included; then what a verifier or a person rejected, by score.
+    Four groups follow each other: accepted drafts; drafts with a score, which no verifier or person rejected; drafts
+    without a score, because nobody judged them or opinions came without one; rejected drafts. In a group the higher
+    score leads.
 
     Args:
         accepted: All who judged it accepted it.
@@ -187,8 +193,8 @@ class RunSummary:
     """The summary of a record's current task. One that the record outgrew stays as it is."""
 
     __slots__ = (
-        "asked", "attempts", "base", "closed", "last", "length", "limits", "options", "oracle", "ordered", "retrieval",
-        "rounds", "said", "start", "step", "usage", "verdict",
+        "asked", "attempts", "base", "closed", "last", "length", "limits", "newest", "open", "options", "oracle",
+        "ordered", "retrieval", "rounds", "said", "standing", "start", "step", "usage", "verdict",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -216,11 +222,17 @@ class RunSummary:
         """True if the task was begun under the order of `draft_rank`."""
         self.asked: dict[str, Event] = {}
         """What was asked for beside the task, by its text."""
+        self.standing: tuple[str, ...] = ()
+        """The requirements in force: what was asked for, and not withdrawn."""
         self._begin_drafts()
 
     def _begin_drafts(self) -> None:
         self.attempts: list[Attempt] = []
         """Drafts in order, rejected revisions left out."""
+        self.newest: list[Attempt] = []
+        """The newest draft, with those that were written side by side with it."""
+        self.open: list[Attempt] = []
+        """The drafts written since the last verdict, or the newest where there is none."""
         self.said = ""
         """The last refusal, talk about the task or notice: the answer while there is no draft, which nobody accepts."""
         self.closed = 0
@@ -277,20 +289,22 @@ class RunSummary:
                     self.attempts.append(new)
             elif kind in (*CRITIQUE_KINDS, "requirement"):
                 self._hear(event)
+        self._part_drafts()
         if spent:
             self.usage = add_usage((self.usage, *spent))
+
+    def _part_drafts(self) -> None:
+        self.newest = self.attempts[self.step :] or self.attempts[-1:]
+        self.open = self.attempts[self.closed :] or self.newest
 
     def _hear(self, event: Event) -> None:
         """Let a requirement stand; attach a critique to the draft of its round, or to the newest where none has it."""
         if event["kind"] == "requirement":
             self._ask(event)
         elif self.attempts:
-            self._judge(event)
-
-    def _judge(self, critique: Event) -> None:
-        at = self._place(critique["round"])
-        # Made anew, since its cached properties were computed without this critique.
-        self.attempts[at] = replace(self.attempts[at], critiques=(*self.attempts[at].critiques, critique))
+            at = self._place(event["round"])
+            # Made anew, since its cached properties were computed without this critique.
+            self.attempts[at] = replace(self.attempts[at], critiques=(*self.attempts[at].critiques, event))
 
     def _place(self, number: int) -> int:
         last = len(self.attempts) - 1
@@ -301,14 +315,10 @@ class RunSummary:
         text = event["text"]
         withdrawn = event.get("withdrawn", False)
         self.asked = {**self.asked, text: {**self.asked.get(text, event), "withdrawn": True} if withdrawn else event}
+        self.standing = tuple(wish for wish, one in self.asked.items() if not one.get("withdrawn"))
         if not withdrawn:
             self.base = max(self._place(event["round"]), 0)
         self.attempts = [replace(draft, requirements=self.standing) for draft in self.attempts]
-
-    @property
-    def standing(self) -> tuple[str, ...]:
-        """The requirements in force: what was asked for, and not withdrawn."""
-        return tuple(text for text, event in self.asked.items() if not event.get("withdrawn"))
 
     @property
     def requirements(self) -> list[Requirement]:
@@ -332,6 +342,11 @@ class RunSummary:
         return max(rivals, key=attrgetter("rank"), default=None) if self.ordered else _best_unordered(rivals)
 
     @property
+    def latest(self) -> Attempt | None:
+        """The newest draft."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
     def answer(self) -> Attempt | None:
         """The draft to answer with, by the `keep` that the graph recorded."""
         return self.kept(self.options.get("keep", "best"))
@@ -339,21 +354,13 @@ class RunSummary:
     def kept(self, keep: str) -> Attempt | None:
         """Return the draft to answer with; see `best_draft`."""
         if keep == "last":
-            return self.attempts[-1] if self.attempts else None
+            return next((draft for draft in reversed(self.attempts) if not draft.misfit), self.latest)
         best = self.best
         return best if best is None or best.accepted or keep != "vote" else _voted(self.attempts[self.base :], best)
 
-    @property
-    def newest(self) -> list[Attempt]:
-        """The newest draft, with those that were written side by side with it."""
-        return self.attempts[self.step :] or self.attempts[-1:]
 
-    @property
-    def open(self) -> list[Attempt]:
-        """The drafts written since the last verdict, or the newest where there is none."""
-        return self.attempts[self.closed :] or self.newest
-
-
+ANSWER_TYPE = "answer_type"
+"""The name in the record of the program that looks at the type of drafts."""
 SAID = ("refused", "meta", "notice")
 """Reasons why what was said is no draft."""
 
@@ -408,7 +415,7 @@ def attempts(events: Sequence[Event]) -> list[Attempt]:
 
 def latest_draft(events: Sequence[Event]) -> Attempt | None:
     """Return the newest draft, or `None` before the first."""
-    return summary_of(events).kept("last")
+    return summary_of(events).latest
 
 
 def rejected_since_draft(events: Sequence[Event]) -> list[Event]:
@@ -418,21 +425,16 @@ def rejected_since_draft(events: Sequence[Event]) -> list[Event]:
 
 
 def open_drafts(events: Sequence[Event]) -> list[Attempt]:
-    """Return the drafts written since the last verdict, or the newest where there is none; see `newest_drafts`."""
+    """Return the drafts written since the last verdict, or the newest where there is none."""
     return summary_of(events).open
-
-
-def newest_drafts(events: Sequence[Event]) -> list[Attempt]:
-    """Return the newest draft, with those that were written side by side with it."""
-    return summary_of(events).newest
 
 
 def best_draft(events: Sequence[Event], *, keep: Literal["best", "last", "vote"] = "best") -> Attempt | None:
     """Return the draft to answer with: the greatest by `draft_rank`, of equal ones the earlier.
 
-    With `keep="last"` it is simply the latest draft. With `keep="vote"`, where none is accepted, it is one with the
-    answer that most drafts and programs share, as far as critics read answers. A task that was begun under an earlier
-    order keeps it.
+    With `keep="last"` it is simply the latest draft, of typed ones the latest that fits. With `keep="vote"`, where none
+    is accepted, it is one with the answer that most drafts and programs share, as far as critics read answers. A task
+    that was begun under an earlier order keeps it.
     """
     return summary_of(events).kept(keep)
 
@@ -465,8 +467,14 @@ def rounds(events: Sequence[Event]) -> int:
 
 
 def requirements(events: Sequence[Event]) -> list[Requirement]:
-    """Return what people and forks asked for beside the current task: open, satisfied by the answer, or withdrawn."""
+    """Return the requirements beside the current task: open, satisfied by the answer, or withdrawn."""
     return summary_of(events).requirements
+
+
+def wishes(events: Sequence[Event]) -> list[str]:
+    """Return what the verifiers of the current task want of a draft, as far as the record says it."""
+    texts = run_options(events).get("wishes")
+    return [*map(str, texts)] if isinstance(texts, list) else []
 
 
 def usage_total(events: Sequence[Event]) -> Usage:

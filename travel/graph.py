@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..graphs.loop import TASK_ONLY, build_refine_graph
-from ..nodes.rubric.grounding import GroundedModel
-from ..nodes.rubric.judges import JUDGE_PROMPT
+from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
+from ..nodes.rubric.judges import JUDGE_PROMPT, DimensionJudge, GroundedModel
 from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
-from ..nodes.writing.prompts import seen_by_refiner
+from ..nodes.writing.prompts import Prompts, seen_by_refiner
 from ..nodes.writing.sampling import require_model, revising_model
 from ..state.threads.kind import kind_of
 from .cities import distance_between_cities, require_cities
 from .indicators import feasibility, personalization, travel_metadata
 from .money import budget_left, cost_each
-from .tool_writer import ToolWriter, TravelFacts, calls_tools
+from .tool_writer import OfferTools, ToolWriter, TravelFacts, calls_tools
 from .trip_dates import days_between, trip_calendar, weekday
 
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ..graphs.loop import RefineGraph
-    from ..nodes.rubric.judges import DimensionJudge
-    from ..nodes.writing.prompts import Prompts
-    from .tool_writer import OfferTools
 
 __all__ = [
     "JUDGE_PROMPT",
@@ -91,10 +86,10 @@ def build_travel_graph(
 
     def writer(prompts: Prompts, what: str) -> ToolWriter | GroundedModel:
         seen = seen_by_refiner(rest)
-        temperature = refine_temperature if what == "refine_prompt" else None
+        writing = revising_model(model, refine_temperature if what == "refine_prompt" else None)
         if with_tools:
-            return ToolWriter(model, prompts, tools=TRAVEL_TOOLS, what=what, temperature=temperature, **seen)
-        return GroundedModel(revising_model(model, temperature), prompts, what=what, **seen)
+            return ToolWriter(writing, prompts, tools=TRAVEL_TOOLS, what=what, **seen)
+        return GroundedModel(writing, prompts, what=what, **seen)
 
     defaults: dict[str, Any] = {
         **TASK_ONLY,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..nodes.rubric.assessments import refinement_metadata
-from ..state.summary import best_draft, run_options
+from ..nodes.rubric.rubrics import refinement_metadata
+from ..state.summary import summary_of
 from .money import amounts_in, budget_in
 from .trip_dates import WEEKDAYS, dates_in, days_wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 __all__ = ["feasibility", "personalization", "travel_metadata"]
 
@@ -29,16 +27,14 @@ def personalization(task: str, draft: str) -> tuple[float, str]:
     wish ("no museums", "not vegetarian"). A task without any is met.
     """
     refused = [match.span("what") for match in REFUSED.finditer(task)]
-    starts = [start for start, _ in refused]
-
-    def is_refused(found: re.Match[str]) -> bool:
-        before = bisect_right(starts, found.start())
-        return before > 0 and found.start() < refused[before - 1][1]
-
+    starts, ends = [start for start, _ in refused], [0, *(end for _, end in refused)]
     wishes = [
         (name, met)
-        for name, asked, met in WISHES
-        if any(name in NEEDED_BY_NAME or not is_refused(found) for found in asked.finditer(task))
+        for name, wish, met in WISHES
+        if any(
+            name in NEEDED_BY_NAME or ends[bisect_right(starts, match.start())] <= match.start()
+            for match in wish.finditer(task)
+        )
     ]
     missed = [name for name, met in wishes if not met.search(draft)]
     if not wishes:
@@ -75,11 +71,17 @@ def _days(task: str, draft: str) -> Iterator[Sign]:
 
 def _budget(task: str, draft: str) -> Iterator[Sign]:
     limit = budget_in(task)
-    if limit is None or not limit[0]:  # amounts of no currency are compared with none
+    if limit is None:
         return
     currency, budget = limit
     lines = [line for line in draft.splitlines() if TOTAL.search(line) or not BUDGET.search(line)]
-    amounts = [amount for line in lines for code, amount in amounts_in(line) if code == currency]
+    named = [pair for line in lines for pair in amounts_in(line)]
+    if not currency:  # then it is that of the plan, where that has one only
+        codes = {code for code, _ in named}
+        if len(codes) != 1:
+            return
+        currency = codes.pop()
+    amounts = [amount for code, amount in named if code == currency]
     if not amounts:
         yield False, f"Say in {currency} what things cost, with a total: {budget} is the budget."
         return
@@ -119,11 +121,11 @@ def _totals(draft: str, currency: str) -> list[Decimal] | None:
 def _weekdays(draft: str) -> Iterator[Sign]:
     wrong = []
     dated = [(match["weekday"], dates_in(match["date"])) for match in WEEKDAY_AND_DATE.finditer(draft)]
-    for said, days in dated:
+    for name, days in dated:
         right = WEEKDAYS[days[0].weekday()] if days else ""
-        if not right.casefold().startswith(said[:3].casefold()) or not right:
-            missing = f"One {said} stands beside a date that does not exist."
-            wrong.append(f"{days[0]} is a {right}, not a {said}." if days else missing)
+        if not right.casefold().startswith(name[:3].casefold()) or not right:
+            missing = f"One {name} stands beside a date that does not exist."
+            wrong.append(f"{days[0]} is a {right}, not a {name}." if days else missing)
     if dated:
         yield not wrong, " ".join(wrong)
 
@@ -136,8 +138,8 @@ def _load(draft: str) -> Iterator[Sign]:
         yield most <= MOST_A_DAY, f"One day holds {most} things; {MOST_A_DAY} are the most that can be done."
 
 
-def _wish(name: str, asked: str, met: str = "") -> tuple[str, re.Pattern[str], re.Pattern[str]]:
-    wished, taken_up = (re.compile(rf"\b(?:{pattern})", re.IGNORECASE) for pattern in (asked, met or asked))
+def _wish(name: str, wish: str, met: str = "") -> tuple[str, re.Pattern[str], re.Pattern[str]]:
+    wished, taken_up = (re.compile(rf"\b(?:{pattern})", re.IGNORECASE) for pattern in (wish, met or wish))
     return name, wished, taken_up
 
 
@@ -147,8 +149,7 @@ def travel_metadata(out: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         out: The output of a run, or its state.
     """
-    events = out.get("events") or []
-    best = best_draft(events, keep=run_options(events).get("keep", "best"))
+    best = summary_of(out.get("events") or []).answer
     return {**refinement_metadata(out), "travel_refined": best is not None and best.round > 0}
 
 

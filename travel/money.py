@@ -55,10 +55,11 @@ def budget_in(task: str) -> tuple[str, Decimal] | None:
     """Return the one amount that a task names for the whole trip, or `None` where that can't be told.
 
     An amount for a day, a night or a person is none, and of several, or a range, nobody knows which it is. What is
-    called the budget needs no currency ("a budget of 3k"); its code is empty then.
+    called the budget needs no currency ("a budget of 3k"), nor do thousands ("for 3k", "3 grand"); its code is empty
+    then.
     """
     amounts = {(code, amount) for code, amount, match in _read(task) if not is_rate(task, match)}
-    bare = None if amounts else BARE_BUDGET.search(task)
+    bare = None if amounts else BARE_BUDGET.search(task) or THOUSANDS.search(task)
     if bare is not None and not is_rate(task, bare):
         amount = _number(bare["before"] or bare["after"])
         times = 1000 if bare["thousands"] or bare["thousands_after"] else 1
@@ -118,7 +119,7 @@ _NUMBER = r"\d+(?:[.,'’   ]\d{3}(?!\d)){1,5}(?:[.,]\d{1,2}(?!\d))?|\d+(?:[.,]\
 AMOUNTS = re.compile(
     rf"(?P<sign>(?:\b[A-Z]{{1,2}})?\$|[€£¥]|\b(?:EUR|USD|GBP|JPY|CHF)\b)\s?(?P<before>{_NUMBER})(?P<thousands>\s?k\b)?"
     rf"|(?<![\w.,'’$€£¥])(?P<after>{_NUMBER})(?P<thousands_after>\s?k)?(?:,-)?[\s-]?"
-    r"(?P<word>[€£¥]|\$(?!\s?[\d.])|(?:EUR|USD|GBP|JPY|CHF|euros?|dollars?|pounds?|yen|francs)\b)",
+    r"(?P<word>[€£¥]|\$(?!\s?\.?\d)|(?:EUR|USD|GBP|JPY|CHF|euros?|dollars?|pounds?|yen|francs)\b)",
     re.IGNORECASE,
 )
 BARE_BUDGET = re.compile(
@@ -129,6 +130,12 @@ BARE_BUDGET = re.compile(
     re.IGNORECASE,
 )
 """An amount that is called the budget, without a currency."""
+THOUSANDS = re.compile(
+    rf"(?:^|[,:;(]|\b(?:for|with|under|below|up to|at most|max(?:imum)?|about|around|have|spend|of|is|only))\s*"
+    rf"(?P<before>{_NUMBER})(?P<thousands>\s?k|\s+grand)(?P<after>)(?P<thousands_after>)"
+    r"(?=\s*(?:$|[,.;!?)]|(?:for|in|total|budget|and|to|max|all|a|per|each)\b))",
+    re.IGNORECASE,
+)
 RANGE_BEFORE = re.compile(r"\d\s?(?:-|–|to)\s?$|\bbetween\s(?:\S+\sand\s)?$", re.IGNORECASE)
 RANGE_AFTER = re.compile(r"\s?(?:-|–|to\s)\s?[€$£¥]?\d", re.IGNORECASE)
 _EACH = r"(?:day|night|person|head|traveller|traveler|adult|child|couple|week|hour|meal|room|ticket)"

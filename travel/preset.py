@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graphs.options import HUMAN, THRESHOLD
-from ..graphs.preset import Preset, Served
+from ..graphs.preset import HUMAN, THRESHOLD, Preset, Served
 
 __all__ = ["PRESET"]
 

@@ -6,20 +6,18 @@ Computed for models that can't call tools, looked up by tools for those that can
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import ToolException
 
-from ..nodes.agents.react import read_text_calls
-from ..nodes.rubric.grounding import Ground, GroundedModel, ground_event
-from ..nodes.runtime.dual import Do, DualCallable, calling
+from ..nodes.agents.react import ANY_DURABILITY, react_agent
+from ..nodes.rubric.judges import Ground, GroundedModel, ground_event
 from ..nodes.writing.replies import read_text, refused
-from ..nodes.writing.sampling import revising_model
+from ..state.dual import Do, DualCallable, calling
 from ..state.events import clean
 from ..state.summary import rounds
 from .cities import distance_between_cities, distance_line, find_cities
@@ -27,12 +25,10 @@ from .money import budget_in, cost_each
 from .trip_dates import dates_in, days_between, days_wanted, trip_calendar, weekday, with_years
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
-
     from langchain_core.messages import ToolCall
     from langchain_core.tools import BaseTool
 
-    from ..nodes.writing.prompts import Keep, Memory, Prompts
+    from ..nodes.writing.prompts import Prompts
 
 __all__ = ["OfferTools", "ToolWriter", "TravelFacts", "calls_tools"]
 
@@ -51,9 +47,9 @@ class TravelFacts(Ground):
         """Return the facts: distances from place to place, the trip's days with their weekdays, the budget a day."""
         facts = [(distance_between_cities.name, distance_line(*pair)) for pair in pairwise(find_cities(task))]
 
-        def add(tool: BaseTool, prefix: str = "", **asked: Any) -> None:
+        def add(tool: BaseTool, prefix: str = "", **arguments: Any) -> None:
             with suppress(ValueError, ArithmeticError):  # a date beyond the calendar: no fact
-                facts.append((tool.name, prefix + tool.invoke(asked)))
+                facts.append((tool.name, prefix + tool.invoke(arguments)))
 
         dates, days = dates_in(task), days_wanted(task)
         if not dates and days and dates_in(with_years(task, 2001)):
@@ -98,81 +94,62 @@ def calls_tools(model: BaseChatModel, offer: OfferTools) -> bool:
 
 
 class ToolWriter(DualCallable[[Mapping[str, Any]], dict[str, Any] | AIMessage]):
-    """A writer that offers tools to its model for a few turns, then asks for the text without them.
+    """A writer whose model may call tools before it answers, as in `react_agent`.
 
-    A tool that fails tells the model why, and what it said is no fact. A reply that is a tool call as text counts as
-    that call.
+    A tool that fails tells the model why, and its message is no fact.
 
     Args:
         model: The model; it can call tools.
         prompts: As in `PromptedModel`.
         tools: The tools.
         what: Name of the prompt, for messages.
-        turns: How many replies may call tools.
-        temperature: As in `revising_model`; `None`: as the model was built.
-        keep: Which draft is revised.
-        memory: What of earlier attempts is shown.
-        own: Keys of the state that the prompts may name.
+        seen: What a refiner sees, as in `PromptedModel`.
     """
 
-    def __init__(
-        self,
-        model: BaseChatModel,
-        prompts: Prompts,
-        *,
-        tools: Sequence[BaseTool],
-        what: str,
-        turns: int = 4,
-        temperature: float | None = None,
-        keep: Keep = "best",
-        memory: Memory = "all",
-        own: Collection[str] = (),
-    ) -> None:
+    def __init__(self, model: Any, prompts: Prompts, *, tools: Sequence[BaseTool], what: str, **seen: Any) -> None:
         self.__name__ = what
-        self.turns = turns
-        self._prompted = GroundedModel(model, prompts, what=what, keep=keep, memory=memory, own=own)
-        settings = getattr(revising_model(model, temperature), "kwargs", {}) if temperature is not None else {}
-        self.model = model.bind(**settings) if settings else model
-        self._bound = model.bind_tools(list(tools)).bind(**settings)
-        self._tools = {tool.name: tool for tool in tools}
+        self.model = model
+        self._prompted = GroundedModel(model, prompts, what=what, **seen)
+        self._agent = react_agent(
+            model, tools, max_calls=MAX_CALLS, catch_tool_errors=lambda error: f"Error: {error}", checkpointer=False
+        )
 
     def logic(self, state: Mapping[str, Any]) -> Generator[Do, Any, dict[str, Any] | AIMessage]:
         """Return the draft, and one event for each tool that was called; of a refusal the message, which shows it."""
-        messages, events = self._prompted.messages(state), list[dict[str, Any]]()
+        messages = self._prompted.messages(state)
+        output = yield Do(self._agent.invoke, self._agent.ainvoke, ({"messages": messages}, ALL_CALLS))
+        transcript = output["messages"][len(messages) :]
+        reply = transcript[-1]
+        text = read_text(reply)
+        if refused(text, reply):
+            return cast("AIMessage", reply)
         drafted = any(event["kind"] == "draft" for event in state["events"])
         number = rounds(state["events"]) + 1 if drafted else 0
-        for turn in range(self.turns + 1):
-            model = self._bound if turn < self.turns else self.model
-            reply = read_text_calls((yield Do(model.invoke, model.ainvoke, (messages,))), self._tools)
-            if not reply.tool_calls or turn == self.turns:
-                break
-            messages.append(reply)
-            for call in reply.tool_calls:
-                message = yield from self._result(call)
-                messages.append(message)
-                text, tool = clean(str(message.text)), clean(call["name"])
-                asked = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
-                if message.status == "error":  # what it says is for the model, and no fact
-                    failed = {"step": tool, "error": "ToolError", "text": text}
-                    event = {**ground_event(TravelFacts.name, asked, [], number=number), "failed": failed}
-                else:
-                    document = {"id": f"{tool}-{len(events) + 1}", "text": text, "source": tool}
-                    event = ground_event(TravelFacts.name, asked, [document], number=number)
-                events.append(event)
-        text = read_text(reply)
-        return reply if refused(text, reply) else {"draft": text, "events": events}
-
-    def _result(self, call: ToolCall) -> Generator[Do, Any, ToolMessage]:
-        try:
-            if call["name"] not in self._tools:
-                raise ToolException(f"there is no tool {call['name']!r}; there are {', '.join(self._tools)}")
-            tool = self._tools[call["name"]]
-            message: ToolMessage = yield Do(tool.invoke, tool.ainvoke, ({**call, "type": "tool_call"},))
-        except TOLD as error:
-            return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
-        return message
+        calls = {call["id"]: call for message in transcript for call in getattr(message, "tool_calls", ())}
+        results = [message for message in transcript if isinstance(message, ToolMessage)]
+        events = [_event(calls[one.tool_call_id], one, place, number) for place, one in enumerate(results, start=1)]
+        return {"draft": text, "events": events}
 
 
-TOLD = (ToolException, ValueError, ArithmeticError)
-"""Errors of a tool that its caller can do something about: they are told to the model."""
+def _event(call: ToolCall, result: ToolMessage, place: int, number: int) -> dict[str, Any]:
+    """Return the event of a tool's result: a fact, or an error, which is for the model and no fact.
+
+    Args:
+        call: The call of the tool.
+        result: Its result.
+        place: Of the result among those of the draft, from 1.
+        number: The draft that it is for.
+    """
+    tool, text = clean(call["name"]), clean(str(result.text))
+    question = f"{tool}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
+    if result.status == "error":
+        failed = {"step": tool, "error": "ToolError", "text": text}
+        return {**ground_event(TravelFacts.name, question, [], number=number), "failed": failed}
+    document = {"id": f"{tool}-{place}", "text": text, "source": tool}
+    return ground_event(TravelFacts.name, question, [document], number=number)
+
+
+MAX_CALLS = 20
+"""Tool calls that a draft may take."""
+ALL_CALLS: Any = {**ANY_DURABILITY, "recursion_limit": 2 * MAX_CALLS + 4}
 MOST_SHOWN = 21

@@ -61,8 +61,9 @@ def parse_date(text: str) -> date:
 def dates_in(text: str) -> list[date]:
     """Return the dates with a year that a text names, in order of the calendar, each once.
 
-    Read are 2027-06-05, 5 June 2027, June 5, 2027 and both ends of 5–12 June 2027, June 5–12, 2027 and May 30 to June
-    3, 2027. What is no date of the calendar is left out.
+    Read are 2027-06-05, 5 June 2027, June 5, 2027 and both ends of 5–12 June 2027, June 5–12, 2027, May 30 to June 3,
+    2027, 3rd to 7th of May 2027, between May 3 and May 7, 2027, 3.5.–7.5.2027, and 5/3 to 5/7/2027 where just one
+    reading is a trip. What is no date of the calendar is left out.
     """
     dates: set[date] = set()
     for match in DATES.finditer(with_years(text)):
@@ -93,7 +94,21 @@ def with_years(text: str, assumed: int | None = None) -> str:
         first, last = (MONTHS.index(re.sub("[^a-z]", "", match[end].casefold())[:3]) for end in ("first", "last"))
         return f"{match['first']} {year - (first > last)} to {match['last']} {year}"
 
-    return SPANS.sub(dated, text)
+    return SPANS.sub(dated, NUMERIC.sub(_in_words, BETWEEN.sub(r"\1 to ", ORDINAL.sub(r"\1", text))))
+
+
+def _in_words(match: re.Match[str]) -> str:
+    """Return a span of numeric dates with the names of its months, where just one reading of it is a trip."""
+    one, two, three, four = (int(match[name]) for name in ("one", "two", "three", "four"))
+    spans = []
+    for month, day, last_month, last in ((one, two, three, four), (two, one, four, three))[match["sign"] == "." :]:
+        try:
+            nights = (date(2001 + (last_month < month), last_month, last) - date(2001, month, day)).days
+        except ValueError:
+            continue
+        if 0 <= nights < MOST_DAYS:
+            spans.append(f"{MONTHS[month - 1]} {day} to {MONTHS[last_month - 1]} {last} {match['year'] or ''}".strip())
+    return spans[0] if len(spans) == 1 else match[0]
 
 
 def days_wanted(text: str) -> int | None:
@@ -172,6 +187,13 @@ SPANS = re.compile(
     re.IGNORECASE,
 )
 """Spans of dates whose year stands at the end, or nowhere."""
+ORDINAL = re.compile(r"\b(?:the\s+)?(\d{1,2})(?:st|nd|rd|th)\b(?:\s+of\b)?", re.IGNORECASE)
+BETWEEN = re.compile(rf"\bbetween\s+({_DAY}|\d{{1,2}})\s+and\s+(?={_DAY})", re.IGNORECASE)
+NUMERIC = re.compile(
+    r"(?<![\w./])(?P<one>\d{1,2})(?P<sign>[./])(?P<two>\d{1,2})(?:\.|(?P=sign)\d{4})?"
+    rf"{_TO}(?P<three>\d{{1,2}})(?P=sign)(?P<four>\d{{1,2}})(?:(?P=sign)(?P<year>\d{{4}}))?(?![\w/])",
+    re.IGNORECASE,
+)
 _COMPOUND = r"(?:twenty|thirty)[\s-](?:one|two|three|four|five|six|seven|eight|nine)\b"
 _NUMBER = "|".join([_COMPOUND, *sorted(NUMBERS, key=len, reverse=True)])
 LENGTH = re.compile(

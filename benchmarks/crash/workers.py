@@ -134,7 +134,7 @@ def work_apart(
             worker.ready("working")
         kept = []
         for worker in workers[:2]:
-            model.wait_for(chance.randint(runs // 4, runs // 2), alive=lambda: True)
+            model.wait_for(chance.randint(runs // 4, runs // 2), alive=database.in_flight)
             time.sleep(chance.uniform(0, model.delay_s))
             worker.kill()
             killed = time.monotonic()

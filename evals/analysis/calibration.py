@@ -201,7 +201,7 @@ def combined(scored: Sequence[Scored]) -> list[tuple[Scored, ...]]:
 def shown(
     accepted: np.ndarray[Any, Any], wrong: np.ndarray[Any, Any], *, alpha: float, level: float, rows: int
 ) -> np.ndarray[Any, Any]:
-    """Return which settings of a sequence are shown to keep alpha: along the last axis, strict to lax.
+    """Return the settings of a sequence that are shown to keep alpha: along the last axis, strict to lax.
 
     Args:
         accepted: How many drafts each accepts.

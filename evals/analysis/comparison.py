@@ -14,7 +14,6 @@ from .sentences import change_in_words, percent, power_in_words, undecided
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..run.run_folder import Run
 
 __all__ = ["Comparison", "compare"]
 
@@ -70,7 +69,8 @@ def compare(
     if not common:
         examples = [", ".join(repr(name) for name in list(run.verdicts)[:3]) for run in (old, new)]
         raise ValueError(f"no id in common: {before} has {examples[0]} …, {after} has {examples[1]} …")
-    differing = _other_texts(old, new, common)
+    texts = [{record.question_id: record.question for record in run.records} for run in (old, new)]
+    differing = [name for name in common if texts[0][name] and texts[1][name] and texts[0][name] != texts[1][name]]
     if differing and any(log.id_field in POSITIONS for log in logs):
         raise ValueError(
             f"{logs[0].id_field!r} counts rows, and {differing[0]!r} is another problem in {after} than in {before}: "
@@ -98,9 +98,3 @@ def compare(
         verdict=verdict,
         warnings=warnings,
     )
-
-
-def _other_texts(old: Run, new: Run, common: list[str]) -> list[str]:
-    """Return the problems whose text is another one in the other file."""
-    texts = [{record.question_id: record.question for record in run.records} for run in (old, new)]
-    return [name for name in common if texts[0][name] and texts[1][name] and texts[0][name] != texts[1][name]]

@@ -229,6 +229,8 @@ def _recommended(
     top = max(one.accuracy for one in helps or refining)
     best = min((one for one in helps or refining if one.accuracy >= top - 0.01), key=lambda one: one.tokens)
     name = re.sub(r"-\d+$", "", best.method) + f"-{best.rounds}"
+    rounds = f"{best.rounds} round{'' if best.rounds == 1 else 's'}"
+    tried = name if name == best.method else f"{best.method} with {rounds}"
     low, high = best.gain_ci95
     shown = "got" if best.observed else "is predicted to get"
     got = f"{shown} {percent(best.accuracy)} at {best.tokens:,.0f} tokens a problem"
@@ -247,13 +249,17 @@ def _recommended(
     rival, reached, price = max(rivals, key=lambda one: (one[1], -one[2]), default=(cheapest.method, 0.0, 0.0))
     instead = f"{rival} got {percent(reached)} at {price:,.0f}"
     if helps and reached < best.accuracy:
-        worth = prices_in_words(best.tokens_per_point, best.tokens_per_fix)
-        return best, name, f"Use {name}: it {got}, {against}. {worth}"
+        worth = prices_in_words(best.tokens_per_point, best.tokens_per_fix, over=cheapest.method)
+        return (
+            best,
+            name,
+            f"{'Use' if best.observed else 'Nobody ran it, but try'} {tried}: it {got}, {against}. {worth}",
+        )
     if helps:
-        return best, None, f"Don't refine here: {name} {got}, {against}, but {instead}."
+        return best, None, f"Don't refine here: {tried} {got}, {against}, but {instead}."
     if found(best) != "undecided":
-        return best, None, f"Don't refine here: {name} {got}, {against}: no {100 * wanted:g} points; {instead}."
-    return best, None, f"Can't tell whether refining helps here: {name} {got}, {against}; {instead}."
+        return best, None, f"Don't refine here: {tried} {got}, {against}: no {100 * wanted:g} points; {instead}."
+    return best, None, f"Can't tell whether refining helps here: {tried} {got}, {against}; {instead}."
 
 
 @dataclass(frozen=True)
@@ -299,7 +305,7 @@ def predict_rounds(
         import numpy as np
         from scipy import stats
     except ImportError as error:
-        raise ImportError(f'a diagnosis needs an extra: pip install "redraft[evals]" ({error})') from None
+        raise ImportError(f'a diagnosis needs an extra: pip install ".[evals]" in a checkout ({error})') from None
     n = len(answers)
     cells = np.zeros((n, 2, 2, 2))  # by the baseline, answered right, open
     moves = np.zeros((n, 2, 2, 2))  # right before; right and open after
@@ -333,7 +339,7 @@ def predict_rounds(
     fading = np.ones(1 + DRAWS)
     fading[2::2] = rng.uniform(LEAST, 1, DRAWS // 2)
     stays = np.eye(4).reshape(2, 2, 2, 2)[[0, 1], 1]
-    found = []
+    predictions = []
     for number in range(1, further + 1):
         revised = float(state[0, :, 1].sum())
         moved = (fading**number)[:, None, None]
@@ -344,7 +350,7 @@ def predict_rounds(
         accuracy = np.clip(state[:, 1].sum(axis=1), 0, 1)
         gain = accuracy - by_baseline_right
         above, below = (gain[1:] >= 0).mean(), (gain[1:] <= 0).mean()
-        found.append(
+        predictions.append(
             Predicted(
                 revised=revised,
                 accuracy=float(accuracy[0]),
@@ -354,7 +360,7 @@ def predict_rounds(
                 p=float(min(max(2 * min(above, below), 1 / DRAWS), 1)),
             )
         )
-    return found
+    return predictions
 
 
 def _with_prior(counts: Any, rng: Any) -> Any:

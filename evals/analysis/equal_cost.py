@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ...nodes.writing.voting import majority_text
 from ..datasets.scorers import VOTED_ANSWERS
+from ..run.result_record import worth_of
 from .paired import Paired, Row, paired
 from .round_rates import attempt_of
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...state.summary import Attempt
     from ..run.result_record import ResultRecord
-    from ..run.run_folder import Run, RunInfo
+    from ..run.run_folder import Run
     from .method_row import MethodRow
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "match_tokens",
     "mean_tokens",
     "nearest_baseline",
+    "prefixes_of",
     "shared_ids",
 ]
 
@@ -78,7 +80,8 @@ def nearest_baseline(row: MethodRow, run: Run, others: Sequence[tuple[MethodRow,
             continue  # the log has no tokens, which is not the same as 0
         samples = None
         if theirs > SLACK * own and (cut := match_tokens(other_run, ids, own)):
-            samples, theirs, before = cut.samples, cut.tokens, cut.verdicts
+            samples, theirs = cut.samples, cut.tokens
+            before = {name: value == 1 for name, value in cut.verdicts.items()}
         apart = _apart(own, theirs)
         near = apart <= math.log(SLACK) + 1e-9
         verdicts = [before[name] for name in ids]
@@ -147,11 +150,11 @@ class Matched:
     """A baseline as it would have done with fewer samples."""
 
     samples: float
-    """How many samples a problem had at most, on average."""
+    """Samples that a problem had at most, on average."""
     tokens: float
     """Mean tokens a problem."""
-    verdicts: dict[str, bool]
-    """By the problem's id, whether its answer is right."""
+    verdicts: dict[str, float]
+    """By the problem's id, the score of its answer; 1 is right."""
 
 
 def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
@@ -166,7 +169,7 @@ def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
         tokens: Mean tokens a problem of the other method.
     """
     records = {record.question_id: record for record in run.records}
-    steps = {name: _prefixes(records[name], run.info) for name in ids}
+    steps = {name: prefixes_of(records[name], run.info.method, run.info.kind) for name in ids}
     if not steps or not all(steps.values()):
         return None
     count = dict.fromkeys(ids, 1)
@@ -191,27 +194,27 @@ def match_tokens(run: Run, ids: Sequence[str], tokens: float) -> Matched | None:
     return Matched(fmean(count.values()), mean(), verdicts)
 
 
-def _prefixes(record: ResultRecord, info: RunInfo) -> list[tuple[int, bool]]:
-    """Return, for one sample, two, and so on, the tokens that they took and whether the answer was right."""
-    answer = VOTED_ANSWERS.get(info.kind) if info.method.startswith("majority-") else None
+def prefixes_of(record: ResultRecord, method: str, kind: str) -> list[tuple[int, float]]:
+    """Return, for one sample, two, and so on, the tokens that they took and the score of the answer."""
+    answer = VOTED_ANSWERS.get(kind) if method.startswith("majority-") else None
     if answer is None:
-        return _best_so_far(record) if info.method.startswith("best-of-") else []
+        return _best_so_far(record) if method.startswith("best-of-") else []
     samples = record.iterations_log[0].samples if record.iterations_log else []
     texts, spent = [sample.text for sample in samples], 0
-    prefixes: list[tuple[int, bool]] = []
+    prefixes: list[tuple[int, float]] = []
     for number, sample in enumerate(samples, start=1):
         if sample.tokens_used is None:  # a server that counts no tokens
             return []
         spent += sample.tokens_used
         winner = samples[texts.index(majority_text(texts[:number], answer))]
-        prefixes.append((spent, winner.is_correct is True))
+        prefixes.append((spent, worth_of(winner)))
     return prefixes
 
 
-def _best_so_far(record: ResultRecord) -> list[tuple[int, bool]]:
-    prefixes: list[tuple[int, bool]] = []
+def _best_so_far(record: ResultRecord) -> list[tuple[int, float]]:
+    prefixes: list[tuple[int, float]] = []
     best: Attempt | None = None
-    spent, right = 0, False
+    spent, worth = 0, 0.0
     log = record.iterations_log
     for draft in [step for step in log if step.type != "feedback"]:
         feedback = [step for step in log if step.type == "feedback" and step.iteration == draft.iteration]
@@ -219,6 +222,6 @@ def _best_so_far(record: ResultRecord) -> list[tuple[int, bool]]:
         if not draft.rejected:
             attempt = attempt_of(record, draft)
             if best is None or attempt.rank > best.rank:
-                best, right = attempt, draft.is_correct is True
-        prefixes.append((spent, right))
+                best, worth = attempt, worth_of(draft)
+        prefixes.append((spent, worth))
     return prefixes

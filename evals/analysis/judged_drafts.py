@@ -14,7 +14,7 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart, Reading
 from ...nodes.critics.registry import FIELD, scores
-from ...nodes.runtime.dual import adrive
+from ...state.dual import adrive
 from .calibration import Scored
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_labelled(
     return drafts
 
 
-def _checked_row(row: Any, task: str, draft: str, right: str) -> dict[str, Any]:
+def _checked_row(row: Any, task: str, draft: str, right: str) -> Any:
     if missing := [name for name in (task, draft, right) if not isinstance(row, dict) or name not in row]:
         raise ValueError(f"it has no field {missing[0]!r}")
     if wrong := [name for name in (task, draft) if not isinstance(row[name], str)]:
@@ -89,8 +89,7 @@ def _checked_row(row: Any, task: str, draft: str, right: str) -> dict[str, Any]:
     at = row.get("round")
     if at is not None and (not isinstance(at, int) or at < 0):
         raise ValueError(f"'round' must be a whole number from 0 up, not {at!r}")
-    checked: dict[str, Any] = row
-    return checked
+    return row
 
 
 async def drafts_of(
@@ -182,7 +181,7 @@ def field_scores(drafts: Sequence[LabelledDraft], name: str) -> Scored:
 
 
 def labels(drafts: Sequence[LabelledDraft]) -> np.ndarray[Any, Any]:
-    """Return which drafts are right, one row a problem, one column a round."""
+    """Return the labels of drafts, True for a right one: one row a problem, one column a round."""
     import numpy as np
 
     right: np.ndarray[Any, Any] = np.nan_to_num(_table(drafts, [float(draft.right) for draft in drafts])) > 0

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 
 from ...models.specs import model_name
 from ..run.run_folder import Run, RunInfo, find_runs, read_run
 from .diagnosis import diagnose
+from .differences import Difference, differences
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
 from .method_row import Headline, MethodRow, RoundRow, method_row
 from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired
 from .round_rates import CriticRow, RoundRates, critic_rows
 from .sentences import verdict
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 __all__ = [
     "CriticRow",
+    "Difference",
     "EqualCostRow",
     "Group",
     "Headline",
@@ -64,6 +64,9 @@ class Ledger(Row):
     format: Literal[1] = 1
     groups: list[Group]
     methods: list[MethodRow] = Field(description="In the order of the runs.")
+    differences: list[Difference] = Field(
+        default=[], description="Each refining method beside its first drafts, and each baseline cut to its tokens."
+    )
     equal_cost: list[EqualCostRow] = Field(description="Refining methods that have a baseline beside them.")
     critics: list[CriticRow] = Field(description="Who judged, run by run.")
     warnings: list[str] = Field(description="What to know before comparing rows.")
@@ -113,10 +116,16 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
     return Ledger(
         groups=groups,
         methods=[finished[row.label] for row in rows],
+        differences=[one for members in together.values() for one in _differences(members, wanted)],
         equal_cost=[beside[row.label] for row in rows if row.label in beside],
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
         warnings=warnings,
     )
+
+
+def _differences(members: list[tuple[MethodRow, Run]], wanted: float) -> list[Difference]:
+    refining = [(row, run) for row, run in members if not row.baseline and row.n]
+    return [one for row, run in refining for one in differences(row, run, members, wanted=wanted)]
 
 
 def _compared(

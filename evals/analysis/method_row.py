@@ -15,7 +15,6 @@ from .round_rates import (
     RoundRates,
     answers_right,
     drafts_right,
-    predicted_accuracy,
     rejected_revisions,
     round_limit,
     round_rates,
@@ -32,7 +31,7 @@ __all__ = ["Headline", "MethodRow", "RoundRow", "after_round", "is_baseline", "m
 
 T = TypeVar("T")
 
-BASELINE = re.compile(r"zero-shot|few-shot|(majority|best-of|blind|clauses)-\d+")
+BASELINE = re.compile(r"zero-shot|few-shot|longer-call|(majority|best-of|blind|clauses)-\d+")
 EARLY = ("accepted", "undecided", "no_progress", "human")
 
 
@@ -47,7 +46,6 @@ class RoundRow(Row):
         description="Of all problems, those whose answer would be right, had the run ended after this round."
     )
     tokens: float = Field(ge=0, description="Tokens a problem until the end of this round.")
-    predicted: float = Field(ge=0, le=1, description="The same share as `rates` predict it; see `predicting`.")
 
 
 class Headline(Row):
@@ -83,8 +81,8 @@ class MethodRow(Row):
     seed: int | None
     oracle: bool = Field(description="A gold answer had a say: nothing that could be had in earnest.")
     baseline: bool = Field(
-        description="Zero-shot, few-shot, majority, best-of, blind or clauses, or a log without rounds: nothing is "
-        "refined on feedback."
+        description="Zero-shot, few-shot, longer-call, majority, best-of, blind or clauses, or a log without rounds: "
+        "nothing is refined on feedback."
     )
     n: int = Field(ge=0, description="Problems with a result.")
     asked: int = Field(ge=0, description="Problems asked for.")
@@ -136,7 +134,7 @@ def is_baseline(method: str) -> bool:
 
 
 def refines_nothing(run: Run) -> bool:
-    """Return whether a run is a baseline by its method, or a log of another tool in which no draft was revised."""
+    """Return True if a run is a baseline by its method, or a log of another tool in which no draft was revised."""
     unrevised = run.info.kind == "log" and not any(record.num_iterations for record in run.records)
     return unrevised or is_baseline(run.info.method)
 
@@ -215,7 +213,7 @@ def _by_round(run: Run, drafts: list[list[bool]], answers: list[bool]) -> dict[s
     return {
         "best_round": best,
         "after_best": paired([after_round(best, rights) for rights in delivered], answers) if played else None,
-        "rounds": _rounds(run, drafts, by_round, rates),
+        "rounds": _rounds(run, drafts, by_round),
         "rates": rates,
         "mean_iterations": sum(one.num_iterations for one in records) / max(len(records), 1),
         "early_stop_rate": fmean(early) if early and limit else None,
@@ -240,13 +238,11 @@ def _costs(records: Sequence[ResultRecord], overall: Paired) -> dict[str, Any]:
     }
 
 
-def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: RoundRates) -> list[RoundRow]:
+def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int]) -> list[RoundRow]:
     n, played = len(drafts), len(by_round) - 1
     if not played:
         return []
     spent = [tokens_by_round(record) for record in run.records]
-    first = sum(rights[0] for rights in drafts if rights) / n
-    predicted = predicted_accuracy(rates, first=first, rounds=played, drafted=sum(map(bool, drafts)) / n)
     rejected = Counter(number for record in run.records for number in rejected_revisions(record))
     rows = []
     for number in range(1, played + 1):
@@ -259,7 +255,6 @@ def _rounds(run: Run, drafts: list[list[bool]], by_round: list[int], rates: Roun
                 measured=proportion(sum(after_round(number, rights) for rights in drafts if rights), n),
                 delivered=proportion(by_round[number], n),
                 tokens=fmean(after_round(number, costs) for costs in spent),
-                predicted=predicted[number],
             )
         )
     return rows

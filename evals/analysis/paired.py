@@ -294,4 +294,4 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f'the statistics need an extra: pip install "redraft[evals]" ({error})') from None
+        raise ImportError(f'the statistics need an extra: pip install ".[evals]" in a checkout ({error})') from None

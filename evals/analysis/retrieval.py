@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from statistics import NormalDist, fmean, median, stdev
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .paired import Interval, Paired, Proportion, Row, auc, paired, proportion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 __all__ = [
     "RETRIEVAL_METHODS",
@@ -46,10 +44,6 @@ class KnownQuestion(BaseModel):
     """Paths in the folder, any of which answers it; none, for a question that the documents do not answer."""
     text: str = ""
     """Text that a passage must hold too, ignoring case and white space; default: any passage of a source will do."""
-
-    def answered_by(self, source: str, text: str) -> bool:
-        """Return True if a passage is one of those known."""
-        return source in self.sources and _folded(self.text) in _folded(text)
 
 
 class Found(BaseModel):
@@ -89,7 +83,7 @@ class RefiningRow(Row):
 
 
 class ConfidenceRow(Row):
-    """How far a method's confidence can be trusted."""
+    """Calibration of a method's confidence."""
 
     method: str
     auc: float | None = Field(description="Chance that a question with a hit has a higher one than a question without.")
@@ -166,15 +160,16 @@ def measured(search: Callable[[str], Found], questions: Sequence[KnownQuestion])
     rows = []
     for question in questions:
         start = perf_counter()
-        found = search(question.question)
+        result = search(question.question)
         ms = 1000 * (perf_counter() - start)
         seen: set[str] = set()
         ranked = []
-        for source, text in found.passages[:DEPTH]:
-            known = question.answered_by(source, text) and source not in seen
+        for source, text in result.passages[:DEPTH]:
+            answers = source in question.sources and _folded(question.text) in _folded(text)
+            known = answers and source not in seen
             seen |= {source} if known else set()
             ranked.append(int(known))
-        rows.append(Measured(ranked=ranked, known=len(question.sources), found=found, ms=ms))
+        rows.append(Measured(ranked=ranked, known=len(question.sources), found=result, ms=ms))
     return rows
 
 
@@ -194,17 +189,19 @@ def retrieval_ledger(
     Raises:
         ImportError: The extra `evals` is not installed.
     """
-    asked = [number for number, one in enumerate(questions) if one.sources]
+    answerable = [number for number, one in enumerate(questions) if one.sources]
     return RetrievalLedger(
-        questions=len(asked),
-        off_topic=len(questions) - len(asked),
-        methods=[_row(method, [rows[number] for number in asked]) for method, rows in runs.items()],
+        questions=len(answerable),
+        off_topic=len(questions) - len(answerable),
+        methods=[_row(method, [rows[number] for number in answerable]) for method, rows in runs.items()],
         refining=[
             RefiningRow(
                 before=off,
                 after=on,
-                hit5=paired([1 in runs[off][one].gains for one in asked], [1 in runs[on][one].gains for one in asked]),
-                times=_times([runs[off][one].ms for one in asked], [runs[on][one].ms for one in asked]),
+                hit5=paired(
+                    [1 in runs[off][one].gains for one in answerable], [1 in runs[on][one].gains for one in answerable]
+                ),
+                times=_times([runs[off][one].ms for one in answerable], [runs[on][one].ms for one in answerable]),
             )
             for off, on in refining
         ],

@@ -1,4 +1,4 @@
-"""Rates of rounds and of critics against the gold answers, and the accuracy by round that they predict. Internal.
+"""Rates of rounds and of critics against the gold answers. Internal.
 
 A draft is right or wrong, and open or done. In a round an open draft is accepted (more often, one hopes, when it is
 right) or given up, and is done; else it is revised, which fixes some wrong drafts and breaks some right ones:
@@ -6,8 +6,7 @@ right) or given up, and is done; else it is revised, which fixes some wrong draf
     open right ──accept_right──→ done right        open wrong ──accept_wrong──→ done wrong
     open right ──broken──→ open wrong              open wrong ──fixed──→ open right
 
-The rates are the same in every round. Where the measured accuracy leaves the predicted one, they are not: later drafts
-are harder to fix, say, or easier to break.
+`diagnosis.py` predicts further rounds, from the moves of single problems.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from ...state.summary import Attempt
+from ..run.result_record import worth_of
 from .paired import CHANCE, Proportion, Row, fisher_p, proportion
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ __all__ = [
     "CriticRow",
     "RoundRates",
     "answers_right",
+    "answers_worth",
     "attempt_of",
     "critic_rows",
     "drafts_right",
-    "predicted_accuracy",
     "rejected_revisions",
     "round_limit",
     "round_rates",
@@ -43,7 +43,7 @@ TOGETHER = "all together"
 
 
 def drafts_right(record: ResultRecord) -> list[bool]:
-    """Return for every round whether the draft at its end is right: the first draft, then one for each revision.
+    """Return for every round True if the draft at its end is right: the first draft, then one for each revision.
 
     A revision that is no draft leaves the one before in force. A draft without a verdict is wrong, and there are none
     where an error came before the first. A first draft that is written anew stands for the one before.
@@ -58,25 +58,30 @@ def drafts_right(record: ResultRecord) -> list[bool]:
 
 
 def answers_right(record: ResultRecord) -> list[bool]:
-    """Return for every round whether the answer is right that the run would have given, had it ended there.
+    """Return for every round whether the answer is right that the run would have given, had it ended there."""
+    return [worth == 1 for worth in answers_worth(record)]
+
+
+def answers_worth(record: ResultRecord) -> list[float]:
+    """Return for every round the score of the answer that the run would have given, had it ended there.
 
     That is the best draft so far by `redraft.state.summary.draft_rank`, of equal ones the earlier, or the latest where
     nobody judged any, and none before there is a draft. After the last round it is the answer that was given, whatever
     order was in force then.
     """
-    attempts: list[tuple[Attempt, bool]] = []
-    rights: list[bool] = []
+    attempts: list[tuple[Attempt, float]] = []
+    scores: list[float] = []
     for step in record.iterations_log:
         if step.type == "initial_generation":
-            attempts, rights = [], []
-        elif step.type == "feedback" or not rights:
+            attempts, scores = [], []
+        elif step.type == "feedback" or not scores:
             continue
         if not step.rejected:
-            attempts.append((attempt_of(record, step), step.is_correct is True))
+            attempts.append((attempt_of(record, step), worth_of(step)))
         judged = any(attempt.judged for attempt, _ in attempts)
         best = max(attempts, key=lambda attempt: attempt[0].rank) if judged else attempts[-1] if attempts else None
-        rights.append(best is not None and best[1])
-    return [*rights[:-1], record.is_correct is True] if rights else []
+        scores.append(0.0 if best is None else best[1])
+    return [*scores[:-1], worth_of(record)] if scores else []
 
 
 def attempt_of(record: ResultRecord, draft: Iteration) -> Attempt:
@@ -151,37 +156,6 @@ def round_rates(records: Iterable[ResultRecord], *, max_rounds: int) -> RoundRat
         fixed=turns(False),
         broken=turns(True),
     )
-
-
-def predicted_accuracy(rates: RoundRates, *, first: float, rounds: int, drafted: float = 1.0) -> list[float]:
-    """Return the share of problems whose draft is right after 0, 1 … rounds, 0–1.
-
-    Args:
-        rates: As `round_rates` gives them. One that was never observed counts as 0.
-        first: Share of the problems whose first draft is right.
-        rounds: How many rounds to look ahead.
-        drafted: Share of the problems that have a first draft at all; the others stay wrong.
-
-    Raises:
-        ValueError: `rounds` is negative, or not `0 <= first <= drafted <= 1`.
-    """
-    if rounds < 0:
-        raise ValueError(f"rounds must be 0 or more, not {rounds!r}")
-    if not 0 <= first <= drafted <= 1:
-        raise ValueError(f"first and drafted must be shares with first <= drafted, not {first!r} and {drafted!r}")
-    goes_on = 1 - (rates.give_up.rate or 0.0)
-    fixed, broken = rates.fixed.rate or 0.0, rates.broken.rate or 0.0
-    done, right, wrong = 0.0, first, drafted - first
-    accuracies = [first]
-    for _ in range(rounds):
-        revised_right = right * (1 - (rates.accept_right.rate or 0.0)) * goes_on
-        revised_wrong = wrong * (1 - (rates.accept_wrong.rate or 0.0)) * goes_on
-        done += right - revised_right
-        right = revised_right * (1 - broken) + revised_wrong * fixed
-        wrong = revised_wrong * (1 - fixed) + revised_right * broken
-        # Rounding can put it a hair above 1, which a row refuses.
-        accuracies.append(min(done + right, 1.0))
-    return accuracies
 
 
 class CriticRow(Row):

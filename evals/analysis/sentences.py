@@ -41,7 +41,7 @@ def verdict(row: MethodRow, equal_cost: EqualCostRow | None) -> str:
     if undecided(row.overall, row.p_corrected, row.power):
         sentences.append(f"Can't tell whether it helped: {power_in_words(row.power, row.n)}")
     elif row.tokens_per_point is not None:
-        sentences.append(prices_in_words(row.tokens_per_point, row.tokens_per_fix))
+        sentences.append(prices_in_words(row.tokens_per_point, row.tokens_per_fix, over="the first drafts"))
     return " ".join([*sentences, *_best_round(row)])
 
 
@@ -73,19 +73,19 @@ def undecided(change: Paired, corrected: float | None, power: Power) -> bool:
 
 
 def power_in_words(power: Power, n: int) -> str:
-    """Return which difference so many problems would have shown, and how many the wanted one takes."""
+    """Return the difference that so many problems would have shown, and the number that the wanted one takes."""
     problems = "1 problem" if n == 1 else f"{n:,} problems"
-    shown = "no difference" if power.detectable is None else f"{100 * power.detectable:.1f} points or more"
+    difference = "no difference" if power.detectable is None else f"{100 * power.detectable:.1f} points or more"
     takes = "more than ten million" if power.needed is None else f"about {power.needed:,}"
-    return f"{problems} would have shown {shown} (80% power); {_wanted(power)} take {takes}."
+    return f"{problems} would have shown {difference} (80% power); {_wanted(power)} take {takes}."
 
 
-def prices_in_words(point: float | None, fix: float | None) -> str:
-    """Return the tokens that a gain took, for each point and for each problem."""
+def prices_in_words(point: float | None, fix: float | None, *, over: str) -> str:
+    """Return the tokens that a gain over something took beyond it, for each point and for each problem."""
     if point is not None and point <= 0:
-        return "It took no more tokens."
+        return f"It took no more tokens than {over}."
     prices = [f"{price:,.0f}" if price >= 10 else f"{price:.2g}" for price in (point or 0.0, fix or 0.0)]
-    return f"Each point gained took {prices[0]} tokens a problem, each problem fixed {prices[1]}."
+    return f"Each point gained over {over} took {prices[0]} more tokens a problem, each problem fixed {prices[1]}."
 
 
 def p_in_words(p: float, corrected: float | None = None) -> str:

@@ -32,7 +32,7 @@ __all__ = ["calibrate"]
 
 DATA = "What it is calibrated on"
 SHOWN = ("name", "threshold", "accepted", "wrong", "right_accepted", "auc", "tokens")
-"""What the JSON tells of a setting."""
+"""Fields of a setting in the JSON."""
 
 
 def calibrate(

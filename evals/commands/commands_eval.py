@@ -71,6 +71,32 @@ def evaluate(
             rich_help_panel=DATA,
         ),
     ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is evaluated: a graph of `redraft run`, or module:name of a graph, an agent or a function of "
+            "the task. Its first drafts, a longer call, samples chosen by its own checks and a vote stand beside it.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    verify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHECK",
+            help="With --graph: a verifier as in `redraft run`, or module:name of yours; may be repeated.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Says which answers are right: module:name of a function of (row, answer) that returns True, False or "
+            "a share from 0 to 1, or a judge's file; else the answers in DATASET, or the graph's own checks.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     model: Model = None,
     critic: MethodCritic = None,
     limit: Annotated[
@@ -217,7 +243,10 @@ def evaluate(
         offset=offset,
         limit=limit,
         seed=seed,
-        methods=methods or DEFAULT_METHODS,
+        methods=methods or (None if graph else DEFAULT_METHODS),
+        graph=graph,
+        verify=verify or (),
+        score=score,
         model=model,
         critic=critic,
         temperature=temperature,

@@ -112,7 +112,7 @@ def compare(
     with bad_input():
         if len(named) > 2:
             raise ValueError(f"--method is given once for both files or twice, not {len(named)} times")
-        found = compared(
+        comparison = compared(
             before,
             after,
             id_field=id_field,
@@ -121,7 +121,9 @@ def compare(
             methods=(named[0], named[-1]) if named else (None, None),
             wanted=wanted / 100,
         )
-    Screen(as_json=as_json).result(found.model_dump(mode="json"), lambda screen: show_comparison(screen, found))
+    Screen(as_json=as_json).result(
+        comparison.model_dump(mode="json"), lambda screen: show_comparison(screen, comparison)
+    )
 
 
 def diagnose(
@@ -197,10 +199,10 @@ def diagnose(
         try:
             runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
         except ValueError as error:
-            asked = "" if out or sources[0].is_dir() else "; for a dataset name --out, where its results go"
-            raise ValueError(f"{error}{asked}") from None
-        found = diagnosed(runs, rounds=rounds, wanted=wanted / 100).model_copy(update={"read": read})
-    screen.result(found.model_dump(mode="json"), lambda screen: show_diagnosis(screen, found))
+            hint = "" if out or sources[0].is_dir() else "; for a dataset name --out, where its results go"
+            raise ValueError(f"{error}{hint}") from None
+        diagnosis = diagnosed(runs, rounds=rounds, wanted=wanted / 100).model_copy(update={"read": read})
+    screen.result(diagnosis.model_dump(mode="json"), lambda screen: show_diagnosis(screen, diagnosis))
 
 
 def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> None:
@@ -211,6 +213,8 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
         ledger: What is shown.
         hint: A command that shows more.
     """
+    for difference in ledger.differences:
+        screen.line(difference.sentence)
     for group in ledger.groups:
         _show_headlines(screen, group, [row for row in ledger.methods if row.label in group.methods])
     columns = ("method", "right", "95%", "first", "fixed", "broke", "p", "tokens", "cost", "seconds", "rounds")
@@ -221,7 +225,7 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
             Text(safe(row.label), style="bold"),
             _share(row.accuracy),
             _interval(row.accuracy),
-            _share(row.first_draft),
+            "" if row.baseline and row.kind == "log" else _share(row.first_draft),
             "" if row.baseline else str(change.fixed),
             "" if row.baseline else str(change.broken),
             "" if row.baseline else _both_p(change.mcnemar_p, row.p_corrected),
@@ -282,36 +286,39 @@ def _show_critics(screen: Screen, ledger: Ledger) -> None:
             screen.line((f"! {one.critic} in {one.method}: {one.warning}", "yellow"))
 
 
-def show_comparison(screen: Screen, found: Comparison) -> None:
+def show_comparison(screen: Screen, comparison: Comparison) -> None:
     """Print what changed between two files of results: the difference first."""
     from ..analysis.paired import finding
     from ..analysis.sentences import finding_in_words, p_in_words, points
 
-    said = finding(found.diff or 0.0, found.diff_ci95, found.mcnemar_p, wanted=found.power.wanted)
+    outcome = finding(
+        comparison.diff or 0.0, comparison.diff_ci95, comparison.mcnemar_p, wanted=comparison.power.wanted
+    )
+    interval = f"95% {points(comparison.diff_ci95)}; {p_in_words(comparison.mcnemar_p)}"
     screen.line(
-        (f"{points(found.diff)} points", "bold"),
-        f" (95% {points(found.diff_ci95)}; {p_in_words(found.mcnemar_p)}): {finding_in_words(said, found.power)}",
+        (f"{points(comparison.diff)} points", "bold"),
+        f" ({interval}): {finding_in_words(outcome, comparison.power)}",
     )
     table = plain_table("", "right after", "wrong after", right=("right after", "wrong after"))
-    table.add_row("right before", str(found.kept_right), str(found.broken))
-    table.add_row("wrong before", str(found.fixed), str(found.kept_wrong))
+    table.add_row("right before", str(comparison.kept_right), str(comparison.broken))
+    table.add_row("wrong before", str(comparison.fixed), str(comparison.kept_wrong))
     screen.put(table)
-    for sentence in found.read:
+    for sentence in comparison.read:
         screen.line((sentence, "dim"))
     screen.line("")
-    screen.line(found.verdict)
-    for warning in found.warnings:
+    screen.line(comparison.verdict)
+    for warning in comparison.warnings:
         screen.line((f"! {warning}", "yellow"))
 
 
-def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
+def show_diagnosis(screen: Screen, diagnosis: Diagnosis) -> None:
     """Print what a sample says about refining, and what is recommended."""
-    first = f"{_share(found.first_draft)} ({_interval(found.first_draft)})"
-    screen.line(f"{amount(found.n, 'problem')}; the first draft is right in {first}")
+    first = f"{_share(diagnosis.first_draft)} ({_interval(diagnosis.first_draft)})"
+    screen.line(f"{amount(diagnosis.n, 'problem')}; the first draft is right in {first}")
     screen.line("")
     columns = ("method", "rounds", "right", "95%", "gain", "95%", "p", "corrected", "tokens", "")
     table = plain_table(*columns, right=columns[1:-1])
-    for option in found.options:
+    for option in diagnosis.options:
         low, high = option.ci95
         table.add_row(
             safe(option.method),
@@ -327,10 +334,10 @@ def show_diagnosis(screen: Screen, found: Diagnosis) -> None:
         )
     screen.put(table)
     screen.line(("gain is in points above the cheapest baseline; p is corrected for all rounds and methods", "dim"))
-    for sentence in found.read:
+    for sentence in diagnosis.read:
         screen.line((sentence, "dim"))
     screen.line("")
-    screen.line((found.recommendation, "bold"))
+    screen.line((diagnosis.recommendation, "bold"))
 
 
 def _both_p(raw: float, corrected: float | None) -> str:

@@ -45,45 +45,45 @@ def rescore(
     from ..analysis import rescoring
     from ..run.run_folder import find_runs
 
-    found: list[RescoredRun] = []
+    rescored: list[RescoredRun] = []
     with bad_input():
         for run in find_runs(folders):
             one, records = rescoring.rescore(run, None if data is None else rescoring.dataset_of(run, data))
-            found.append(one)
+            rescored.append(one)
             if write and one.differences:
                 rescoring.write_rescored(run, records)
     screen = Screen(as_json=as_json)
     screen.result(
-        {"written": write, "runs": [one.model_dump(mode="json") for one in found]},
-        lambda screen: _show(screen, found, written=write),
+        {"written": write, "runs": [one.model_dump(mode="json") for one in rescored]},
+        lambda screen: _show(screen, rescored, written=write),
     )
-    left = [one for run in found for one in run.differences if not write or one.field == "solution"]
-    missing = sum(sum(run.not_rescored.values()) for run in found)
+    left = [one for run in rescored for one in run.differences if not write or one.field == "solution"]
+    missing = sum(sum(run.not_rescored.values()) for run in rescored)
     if left or missing:
-        said = [f"the record disagrees in {amount(len(left), 'place')}"] if left else []
-        said += [f"{amount(missing, 'line')} can't be judged again"] if missing else []
-        raise RunStoppedError(" and ".join(said))
+        reasons = [f"the record disagrees in {amount(len(left), 'place')}"] if left else []
+        reasons += [f"{amount(missing, 'line')} can't be judged again"] if missing else []
+        raise RunStoppedError(" and ".join(reasons))
 
 
-def _show(screen: Screen, found: list[RescoredRun], *, written: bool) -> None:
+def _show(screen: Screen, rescored: list[RescoredRun], *, written: bool) -> None:
     from rich.text import Text
 
     columns = ("run", "lines", "judged again", "texts", "right in record", "right now", "differ")
     table = plain_table(*columns, right=columns[1:])
-    for run in found:
+    for run in rescored:
         counts = (run.lines, run.rescored, run.texts, run.right_recorded, run.right, len(run.differences))
         table.add_row(Text(safe(run.run), style="bold"), *(str(count) for count in counts))
     screen.put(table)
     screen.line("")
-    for run in found:
+    for run in rescored:
         for why, count in run.not_rescored.items():
             screen.line((f"! {run.run}: {amount(count, 'line')} not judged again: {why}", "yellow"))
         for difference in run.differences[:MOST_SHOWN]:
             screen.line((f"✗ {run.run}: {_said(difference)}", "red"))
         if len(run.differences) > MOST_SHOWN:
             screen.line((f"  and {len(run.differences) - MOST_SHOWN} more; --json has all", "dim"))
-    lines, texts = sum(run.rescored for run in found), sum(run.texts for run in found)
-    differing = sum(len(run.differences) for run in found)
+    lines, texts = sum(run.rescored for run in rescored), sum(run.texts for run in rescored)
+    differing = sum(len(run.differences) for run in rescored)
     if differing:
         verdict = f"{amount(differing, 'place')} {'written anew' if written else 'in which the record disagrees'}"
     else:

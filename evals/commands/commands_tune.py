@@ -1,224 +1,164 @@
-"""Command `tune`: prompts improved from what was said of their drafts. Internal."""
+"""Command `tune`: which rungs of the ladder mend drafts, and at how many tokens, by recorded runs. Internal."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from ..._files import write_file
-from ...faces.cli.options import (
-    DATA,
-    LIMITS,
-    MODELS,
-    AnswerField,
-    AsJson,
-    MaxOutputTokens,
-    MethodCritic,
-    Model,
-    QuestionField,
-    Temperature,
-)
-from ...faces.problems import BadInputError, RunStoppedError, Stopping, bad_input
-from ...faces.views.wording import amount, percent
-
-if TYPE_CHECKING:
-    from ...faces.views.console import Screen
-    from ..tuning.tuning import TuningProgress
+from ...faces.cli.options import AsJson
+from ...faces.problems import BadInputError, bad_input
+from ...faces.run_config import RunConfig
+from ...faces.sessions import every_row, opened
+from ...faces.views.console import Screen, plain_table, safe
+from ...faces.views.drafts import read_events
+from ...faces.views.wording import percent
+from ...nodes.mending.ladder import LADDER
+from ...nodes.writing.writers import EDIT
+from ...state import Thread
+from ..analysis.paired import proportion
+from ..run.result_record import Iteration, iterations
+from ..run.run_folder import find_runs
 
 __all__ = ["tune"]
 
-REFLECTION_TEMPERATURE = 1.0
-"""As in gepa: at the writer's temperature, often 0, a model proposes the same again and again."""
+DEFAULT = [arm.name for arm in LADDER]
+
+
+class Revision(NamedTuple):
+    """A revision that a rung wrote, with the verifiers that had rejected the draft, where the record names them."""
+
+    rung: str
+    accepted: bool
+    tokens: int
+    checks: Sequence[str] = ()
 
 
 def tune(
-    dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="As for `redraft eval`: development rows, not those you report on.")
-    ],
-    budget_tokens: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Tokens in and out of all calls: trials, proposals and the report. Once spent, no call begins.",
-            rich_help_panel=LIMITS,
-        ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The prompts, and all that was measured.")],
-    method: Annotated[str, typer.Option(metavar="NAME", help="The method whose prompts are improved.")] = "adaptive",
-    model: Model = None,
-    critic: MethodCritic = None,
-    reflection_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC", help="Proposes the prompts; else the writer does, at temperature 1.", rich_help_panel=MODELS
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUNS…]", help="Folders of `redraft eval`, or above them; files of benchmarks/everyday.py."
         ),
     ] = None,
-    temperature: Temperature = None,
-    max_output_tokens: MaxOutputTokens = None,
-    prompts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prompts to begin with; else the method's own.")
+    db: Annotated[
+        str | None, typer.Option(metavar="DB", help="The threads of a database too: a SQLite file, or postgresql://….")
     ] = None,
-    train: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Rows whose critiques it learns from; else a quarter.", rich_help_panel=DATA
-        ),
-    ] = None,
-    validation: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=2, help="Rows by which prompts are chosen; else a quarter.", rich_help_panel=DATA
-        ),
-    ] = None,
-    minibatch: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rows looked at for a proposal.", rich_help_panel=DATA)
-    ] = 3,
-    shown_characters: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1000,
-            help="What the reflection model is shown for a proposal; 8000 fit a context of 4,096 tokens.",
-            rich_help_panel=DATA,
-        ),
-    ] = 8_000,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=4, help="So many rows of the file; else all.", rich_help_panel=DATA)
-    ] = None,
-    offset: Annotated[int, typer.Option(metavar="N", min=0, help="Leave out the first N.", rich_help_panel=DATA)] = 0,
-    seed: Annotated[
-        int, typer.Option(metavar="S", help="Of the split, of sampling and of the search.", rich_help_panel=DATA)
-    ] = 0,
-    question_field: QuestionField = None,
-    answer_field: AnswerField = None,
-    cost_up_to: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            min=1,
-            help="The chosen prompts may take X times the untuned ones' tokens a row; dearer ones are listed only.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = 1.05,
-    concurrency: Annotated[int, typer.Option(metavar="C", min=1, help="Rows worked on at once.")] = 4,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what FILE.run holds; no answered call is paid again.")
-    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the order as a recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Improve the prompts that write, judge and refine, by reflection on critiques, within a token budget.
+    """Say which rungs of the ladder mend drafts, at how many tokens, and in which order to try them.
 
-    The rows are split in three. On the first part a model reads what the method's calls were asked, what they replied,
-    which answers were right or wrong, and what critics said, never a gold answer, and proposes another prompt. Prompts
-    are chosen on the second. The third, which tuning never sees, says whether they are better than the untuned ones at
-    equal cost. It needs the extra `tune`.
+    Where verifiers judge, a rejected draft is mended by rungs: mend, rewrite, sample, and an edit by program whenever
+    one fits. This reads recorded runs and asks no model. For each rung it shows how many of its revisions were
+    accepted, with Wilson's 95% interval, what one took, and how many are accepted for 1,000 tokens; then the same by
+    the verifier that had rejected the draft.
 
-    Use what it found with --prompts FILE, in `run`, `eval` and `serve`, and in Python as
-    build_math_graph(model, **builder_prompts("FILE")).
+    A rung is moved before another only where it is worth more per token beyond chance. Else the default order stands,
+    and you are told how many more revisions would tell. Rungs further down are given the drafts that those above could
+    not mend: to see one at its best, record runs that begin with it, `--rung sample --rung mend --rung rewrite`.
     """
-    from ...faces.run_config import kept_spec
-    from ...faces.sessions import encryption_key, model_or_default, seal_key
-    from ...faces.views.console import Screen, say
-    from ...models import chat_model
-    from ...nodes.writing.prompt_files import read_prompts
-    from ..datasets.dataset import load_dataset
-    from ..run.methods import check_methods
-    from ..tuning.tuning import tune_prompts
-
-    folder = out.with_name(f"{out.name}.run")
-    if folder.exists() and not resume:
-        raise BadInputError(f"{folder} holds a run already: --resume goes on with it, another --out begins anew")
-    fields = {
-        name: field for name, field in (("question_field", question_field), ("answer_field", answer_field)) if field
-    }
-    screen = Screen(as_json=as_json)
-    spec, note = model_or_default(model)
-    if note:
-        say(note)
     with bad_input():
-        data = load_dataset(dataset, **fields).sample(limit, None if limit is None else seed, offset=offset)  # type: ignore[arg-type]
-        check_methods([method], data.kind)
-        spec = kept_spec(spec)
-        options = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
-        reflecting = {"temperature": REFLECTION_TEMPERATURE, "max_output_tokens": max_output_tokens}
-        others = {"critic": critic, "reflection_model": reflection_model}
-        built = {name: other and other != "self" and chat_model(kept_spec(other)) for name, other in others.items()}
-        try:
-            found = tune_prompts(
-                data,
-                folder,
-                method=method,
-                model=chat_model(spec, **options),  # type: ignore[arg-type]
-                budget_tokens=budget_tokens,
-                critic=built["critic"] or None,
-                reflection_model=built["reflection_model"] or chat_model(spec, **reflecting),  # type: ignore[arg-type]
-                prompts=read_prompts(prompts) if prompts else None,
-                train=train,
-                validation=validation,
-                minibatch=minibatch,
-                seed=seed,
-                cost_up_to=cost_up_to,
-                concurrency=concurrency,
-                shown_characters=shown_characters,
-                encryption_key=encryption_key(),
-                seal_key=seal_key(),
-                named={"model": spec, **others, "model_options": options},
-                on_progress=lambda progress: _show_progress(screen, progress),
+        revisions = _recorded(runs or (), db)
+    if not revisions:
+        raise BadInputError("no revision of the ladder is recorded there: name folders of `redraft eval`, or --db")
+    rows = {name: _row([one for one in revisions if one.rung == name]) for name in (EDIT, *DEFAULT)}
+    order: list[str] = []
+    # Being ahead beyond chance goes round in no circle, so one is always found.
+    while left := [name for name in DEFAULT if name not in order]:
+        order.append(next(name for name in left if not any(_ahead(rows[other], rows[name]) for other in left)))
+    unsettled = [
+        {"rung": later, "ahead_of": name, "more_revisions": _needed(rows[later], rows[name])}
+        for place, name in enumerate(order)
+        for later in order[place + 1 :]
+        if (rows[later]["per_1000_tokens"] or 0) > (rows[name]["per_1000_tokens"] or 0)
+    ]
+    if out is not None:
+        write_file(out, json.dumps({"preset": "refine", "rungs": order}, indent=1) + "\n")
+    advice = {"rungs": rows, "order": order, "unsettled": unsettled}
+    Screen(as_json=as_json).result(advice, lambda screen: _show(screen, advice, out))
+
+
+def _recorded(paths: Sequence[Path], db: str | None) -> list[Revision]:
+    """Return the revisions of all rungs in these folders and files, and in a database."""
+    logs = [run.iterations_log for one in find_runs(path for path in paths if path.is_dir()) for run in one.records]
+    if db is not None:
+        with opened(db, read_only=True) as saver:
+            reader = RunConfig.reader(saver)
+            logs += [iterations(read_events(Thread(reader, row.thread_id))) for row in every_row(saver.runs)]
+    lines = [line for path in paths if not path.is_dir() for line in path.read_text(encoding="utf-8").splitlines()]
+    drafts = [draft for row in map(json.loads, lines) if row["method"] == "refine" for draft in row["drafts"]]
+    return [
+        *(revision for steps in logs for revision in _revisions(steps)),
+        *(Revision(one["refiner"], one["accepted"], one["tokens"]) for one in drafts if one.get("refiner")),
+    ]
+
+
+def _revisions(steps: Sequence[Iteration]) -> Iterator[Revision]:
+    """Yield the revisions of one run; none where others than the ladder's rungs wrote some."""
+    drafts = [step for step in steps if step.type != "feedback"]
+    checks: Sequence[str] = ()
+    for draft in drafts if {step.refiner for step in drafts[1:]} <= {EDIT, *DEFAULT} else ():
+        verdicts = [one for one in steps if one.type == "feedback" and one.iteration == draft.iteration]
+        if draft.refiner:
+            # What is no draft is judged by nobody, and leaves the one before to be mended.
+            accepted = bool(verdicts) and all(one.accepted is True for one in verdicts)
+            yield Revision(draft.refiner, accepted, draft.tokens_used, checks)
+        checks = [one.by for one in verdicts if one.verifier and not one.accepted] if verdicts else checks
+
+
+def _row(revisions: Sequence[Revision]) -> dict[str, Any]:
+    """Return counts and rates of revisions, in all and by the verifier that had rejected the draft."""
+    share = proportion(sum(one.accepted for one in revisions), len(revisions))
+    tokens = sum(one.tokens for one in revisions) / max(len(revisions), 1)
+    return {
+        "revisions": share.n,
+        "accepted": share.k,
+        "ci95": share.ci95,
+        "tokens": tokens,
+        "per_1000_tokens": 1000 * (share.rate or 0.0) / tokens if tokens else None,
+        "by_check": {
+            check: _row([one._replace(checks=()) for one in revisions if check in one.checks])
+            for check in dict.fromkeys(check for one in revisions for check in one.checks)
+        },
+    }
+
+
+def _ahead(one: dict[str, Any], other: dict[str, Any], times: int = 1) -> bool:
+    """Return True if the first accepts more per token beyond chance, with so many times the evidence."""
+    low, high = (proportion(row["accepted"] * times, row["revisions"] * times).ci95 for row in (one, other))
+    return bool(low[0] * other["tokens"] > high[1] * one["tokens"])
+
+
+def _needed(one: dict[str, Any], other: dict[str, Any]) -> int | None:
+    """Return the number of further revisions of each that would tell the first is ahead, at the shares so far."""
+    times = next((times for times in range(2, 1000) if _ahead(one, other, times)), None)
+    return times and (times - 1) * max(one["revisions"], other["revisions"])
+
+
+def _show(screen: Screen, advice: dict[str, Any], out: Path | None) -> None:
+    columns = ("rung", "revisions", "accepted", "95%", "tokens each", "accepted per 1,000")
+    table = plain_table(*columns, right=columns[1:])
+    for rung, row in advice["rungs"].items():
+        for label, part in ((rung, row), *((f"  after {check}", part) for check, part in row["by_check"].items())):
+            ends = "–".join(map(percent, part["ci95"])) if part["revisions"] else ""
+            gain = f"{part['per_1000_tokens']:.2f}" if part["tokens"] else "free" if part["revisions"] else ""
+            table.add_row(
+                safe(label), str(part["revisions"]), str(part["accepted"]), ends, f"{part['tokens']:.0f}", gain
             )
-        except RuntimeError as error:
-            raise RunStoppedError(f"{error}; what is done is in {folder}, and --resume goes on") from None
-        except KeyboardInterrupt:
-            raise RunStoppedError(
-                f"interrupted; what is done is in {folder}; the same command with --resume goes on",
-                exit_code=Stopping.exit_code(),
-            ) from None
-    write_file(out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    screen.result(found, lambda screen: _show(screen, found, out))
-
-
-def _show_progress(screen: Screen, progress: TuningProgress) -> None:
-    said = f"{progress.spent:,} of {amount(progress.budget, 'token')}"
-    if progress.best is not None:
-        said += f" · best {percent(progress.best)} (untuned {percent(progress.untuned or 0.0)})"
-    screen.line((f"{progress.stage}  {said} · {progress.candidates} measured", "dim"))
-
-
-def _show(screen: Screen, found: dict[str, Any], out: Path) -> None:
-    """Show what was found and what it is worth on rows that tuning never saw."""
-    before, after = found["validation"]["untuned"], found["validation"]["tuned"]
-    spent = found["spent_tokens"]
-    screen.line(f"stopped: {found['stopped']} · {amount(spent['all'], 'token')}, {spent['reflection']:,} to reflect")
-    if not found["changed"]:
-        screen.line(f"No better prompts at this cost: the untuned ones are right on {_share(before)} validation rows.")
-    else:
-        screen.line(f"changed: {', '.join(found['changed'])}")
-        screen.line(f"validation: {_share(before)} → {_share(after)}, by which they were chosen")
-        _show_report(screen, found["held_out"])
-    if found["refused"]:
-        screen.line((f"{len(found['refused'])} proposals were refused, for what they lacked", "dim"))
-    screen.line(("wrote ", "dim"), str(out), ("; use it: ", "dim"), f"redraft run … --prompts {shlex.quote(str(out))}")
-
-
-def _show_report(screen: Screen, held: dict[str, Any]) -> None:
-    if not held["n"]:
-        screen.line("Whether that holds on rows never seen can't be said: the budget was spent before.")
-        return
-    low, high = held["diff_ci95"]
-    chance = "" if held["mcnemar_p"] < 0.05 else ", which could be chance"
-    screen.line(
-        f"rows never seen: {percent(held['before'])} → {percent(held['after'])} of {held['n']}, "
-        f"{100 * held['diff']:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f}), "
-        f"fixed {held['fixed']}, broke {held['broken']}, p = {held['mcnemar_p']:.3f}{chance}"
-    )
-    equal = "equal cost" if held["equal_cost"] else "not equal cost"
-    screen.line(f"tokens a row: {held['untuned_tokens_a_row']:.0f} → {held['tuned_tokens_a_row']:.0f}, {equal}")
-
-
-def _share(one: dict[str, Any]) -> str:
-    low, high = one["ci95"]
-    return f"{one['k']} of {one['n']} ({percent(low)} to {percent(high)})"
+    screen.put(table)
+    for pair in advice["unsettled"]:
+        screen.line(
+            f"{pair['rung']} seems worth more than {pair['ahead_of']}, which can be chance: "
+            f"{pair['more_revisions'] or 'very many'} more revisions of each would tell"
+        )
+    screen.line(f"order: {', '.join(advice['order'])}")
+    if out is not None:
+        screen.line(
+            ("wrote ", "dim"), str(out), ("; use it: ", "dim"), f"redraft run … --recipe {shlex.quote(str(out))}"
+        )

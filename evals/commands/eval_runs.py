@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..datasets.dataset import Dataset
+    from ..datasets.scorers import Kind
     from ..run.methods import Method
     from ..run.ray_engine import RayJob
     from ..run.result_record import ResultRecord
@@ -50,7 +51,7 @@ class EvalPlan:
     writer: Any = field(default=None, repr=False)
     """The model, built."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """How the dataset was read, where that was said."""
+    """Names of the dataset's fields, where the user gave them."""
     offset: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     prices: str | None = None
@@ -59,7 +60,7 @@ class EvalPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the presets among the methods, as their recipes hold them."""
     judge: Mapping[str, Any] = field(default_factory=dict)
-    """What stands in the file of the calibrated judge."""
+    """Content of the file of the calibrated judge."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     db: str | None = None
     resume: bool = False
@@ -71,14 +72,14 @@ class EvalPlan:
     workers: int = 1
     ray_address: str | None = None
     upload: bool = False
-    """Whether results go back to the service that the dataset is from."""
+    """True if results go back to the service that the dataset is from."""
 
     @classmethod
     def given(
         cls,
         *,
         dataset: str,
-        methods: str,
+        methods: str | None,
         fields: Mapping[str, str | None] | None = None,
         skip_bad: bool = False,
         offset: int = 0,
@@ -93,59 +94,61 @@ class EvalPlan:
         prompts: Path | None = None,
         options: Sequence[str] = (),
         judge: Path | None = None,
+        graph: str | None = None,
+        verify: Sequence[str] = (),
+        score: str | None = None,
         **rest: Any,
     ) -> EvalPlan:
         """Return the plan, with every method built: what makes no sense is refused before anything is paid.
 
         Args:
             dataset: As `load_dataset` takes it, and `fields` its further arguments.
-            methods: Names, parted by commas.
+            methods: Names, parted by commas; of a graph the baselines that it is held against, default all.
             options: `NAME=VALUE` each, of the presets among the methods.
             judge: A file of `redraft calibrate`, which accepts in `self-refine-N`.
+            graph: A preset, or `module:name` of anything that answers a task; its baselines are of its own parts.
+            verify: Verifiers of that graph.
+            score: `module:name` of a function of `(row, answer)`, or a judge's file; else the answers in the dataset,
+                or what the graph's verifiers say.
             prompts: A file of prompts; each method takes those that it has.
             rest: The other fields of the plan, as they are.
 
         Raises:
             BadInputError: It makes no sense; the message says why.
         """
-        from ...graphs.preset import Preset
-        from ...models import PriceTable, chat_model
-        from ..datasets.dataset import load_dataset
-        from ..run.methods import build_method, check_methods, find_method, knows_gold, preset_method
+        from ...models import chat_model
+        from ..run.methods import knows_gold
+        from .named_graphs import named_graph, named_options, named_score
 
-        names = tuple(name.strip() for name in methods.split(",") if name.strip())
+        names = tuple(name.strip() for name in (methods or "").split(",") if name.strip())
         named = {name: field for name, field in (fields or {}).items() if field}
         with bad_input():
-            data = load_dataset(dataset, skip_bad=skip_bad, **named).sample(limit, seed, offset=offset)
-            check_methods(names, data.kind)
-            spec, note = model_or_default(model)
+            if verify and graph is None:
+                raise ValueError("--verify judges in a --graph")
+            # A graph of one's own brings its model.
+            spec, note = (graph, "") if model is None and graph and ":" in graph else model_or_default(model)
             spec = kept_spec(spec)
             # Left out where it is not given, so that a run's description stays what it was.
             patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
             tuning = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed, **patience}
-            writer = chat_model(spec, **tuning)
+            writer: Any = None if spec == graph else chat_model(spec, **tuning)
 
             def judging_model(spec: str) -> Any:
                 return chat_model(kept_spec(spec), **patience)
 
             judging, accepting = _judging(critic, judge, names, writer, judging_model)
-            table = PriceTable.from_file(prices) if prices else None
+            preset_options, judges = named_options(options), () if judging is None else (judging,)
+            own = graph and named_graph(graph, writer, critics=judges, verify=verify, options=preset_options)
+            data = _rows(dataset, own, score and named_score(score, writer), skip_bad=skip_bad, fields=named)
+            data = data.sample(limit, seed, offset=offset)
+            own_ones, names = _of_own(own, data.kind, names) if own else ([], names)
             texts = _prompts_for(data.kind, prompts) if prompts else {}
-            preset_options = _preset_options(options)
-            presets = [name for name in names if isinstance(find_method(name)[0], Preset)]
-            if preset_options and not presets:
-                raise ValueError(f"--option {next(iter(preset_options))} is for a graph among the --methods")
-
-            def built(name: str) -> Method:
-                if name not in presets:
-                    return build_method(
-                        name, data.kind, writer, critic=judging, oracle=knows_gold(data), prompts=texts, prices=table
-                    )
-                critics = () if critic is None else (critic,)
-                fields = {"preset": name, "model": spec, "critics": critics, "prices": prices, **tuning}
-                return preset_method(name, RunConfig.given(**{**fields, **preset_options}).build(None))
-
-            methods_built = tuple(map(built, names))
+            of_kind = {"critic": judging, "oracle": knows_gold(data), "prompts": texts}
+            critics = () if critic is None else (critic,)
+            of_preset = {"model": spec, "critics": critics, "prices": prices, **tuning, **preset_options}
+            if not own:
+                _check_options(preset_options, names)
+            methods_built = (*own_ones, *_built(names, data.kind, writer, of_kind, of_preset, own=bool(own)))
             if unused := sorted(set(texts).difference(*(method.prompts for method in methods_built))):
                 raise ValueError(f"none of these methods asks with {', '.join(unused)} of {str(prompts)!r}")
         if note:
@@ -254,10 +257,73 @@ class EvalPlan:
         }
 
 
+def _rows(dataset: str, own: Any, score: Any, *, skip_bad: bool, fields: Mapping[str, str]) -> Dataset:
+    """Return the problems: of a graph or a score of one's own rows of any shape, else a dataset with its answers."""
+    from ..datasets.dataset import load_dataset
+    from ..evaluation import scored_rows
+
+    if own or score:
+        return scored_rows(dataset, own, score, **{key: fields.get(key) for key in ("question_field", "answer_field")})
+    return load_dataset(dataset, skip_bad=skip_bad, **fields)
+
+
+def _check_options(options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise ValueError for options where no preset is among the methods."""
+    from ...graphs.preset import Preset
+    from ..run.methods import find_method
+
+    if options and not any(isinstance(find_method(name)[0], Preset) for name in names):
+        raise ValueError(f"--option {next(iter(options))} is for a graph among the --methods")
+
+
+def _built(
+    names: Sequence[str],
+    kind: Kind,
+    writer: Any,
+    of_kind: Mapping[str, Any],
+    of_preset: Mapping[str, Any],
+    *,
+    own: bool,
+) -> list[Method]:
+    """Return the methods of these names.
+
+    Args:
+        names: Those that are none of a graph of one's own.
+        kind: Of the problems.
+        writer: The model.
+        of_kind: Arguments of `build_method`, for those of the evaluation.
+        of_preset: Fields of a recipe, for presets.
+        own: Whether there is a graph of one's own; else there must be a name.
+    """
+    from ...graphs.preset import Preset
+    from ...models import PriceTable
+    from ..run.methods import build_method, check_methods, find_method, preset_method
+
+    if names or not own:
+        check_methods(names, kind)
+    table = PriceTable.from_file(of_preset["prices"]) if of_preset["prices"] else None
+    return [
+        preset_method(name, RunConfig.given(preset=name, **of_preset).build(None))
+        if isinstance(find_method(name)[0], Preset)
+        else build_method(name, kind, writer, prices=table, **of_kind)
+        for name in names
+    ]
+
+
+def _of_own(graph: Any, kind: str, names: Sequence[str]) -> tuple[list[Method], tuple[str, ...]]:
+    """Return a graph and its baselines as methods, all of them where none is named, and the names that are none."""
+    from ..evaluation import own_methods
+
+    methods = {method.name: method for method in own_methods(graph, kind)}
+    own = next(iter(methods))
+    chosen = [method for name, method in methods.items() if not names or name == own or name in names]
+    return chosen, tuple(name for name in names if name not in methods)
+
+
 def _judging(
     critic: str | None, judge: Path | None, methods: Sequence[str], writer: Any, build_model: Callable[[str], Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return who judges in place of the writer, if anybody, and what stands in the file of a calibrated judge."""
+    """Return the judge in place of the writer, if any, and the content of a calibrated judge's file."""
     from ...nodes.critics.calibrated import judge_from_specs
     from ...nodes.critics.judge_file import read_judge
     from ...nodes.critics.registry import SELF, named_critic
@@ -268,21 +334,6 @@ def _judging(
         raise ValueError("--judge accepts in self-refine-N, in place of --critic")
     content = read_judge(judge).model_dump(mode="json")
     return judge_from_specs(content, writer, build_model), content
-
-
-def _preset_options(given: Sequence[str]) -> dict[str, Any]:
-    """Return options by name, each value as JSON has it or else as text."""
-    values: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"--option takes NAME=VALUE, such as depth=1, not {text!r}")
-        try:
-            content = json.loads(value)
-        except ValueError:
-            content = value
-        values[name.strip().replace("-", "_")] = tuple(content) if isinstance(content, list) else content
-    return values
 
 
 def run_plan(plan: EvalPlan, screen: Screen) -> list[Path]:

@@ -7,11 +7,9 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 __all__ = ["ray_cluster"]
 
@@ -39,7 +37,7 @@ def ray_cluster(address: str | None, *, workers: int) -> Iterator[None]:
     try:
         import ray
     except ImportError as error:
-        raise ImportError(f'--engine ray needs an extra: pip install "redraft[ray]" ({error})') from None
+        raise ImportError(f'--engine ray needs an extra: pip install ".[ray]" in a checkout ({error})') from None
     if ray.is_initialized():
         yield
         return

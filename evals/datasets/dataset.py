@@ -13,23 +13,21 @@ import json
 import math
 import os
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ...graphs.writing import writing_task
 from ...nodes.verify.code_replies import code_task
 from ...nodes.verify.numeric_answers import lone_number
-from .scorers import HiddenTests, Kind, scorer
+from .scorers import HiddenTests, Kind, Scorer, scorer
 from .services import read_examples, service_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-__all__ = ["Dataset", "Problem", "load_dataset"]
+__all__ = ["Dataset", "Fields", "Problem", "load_dataset", "numbered_rows", "row_id"]
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,17 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     source: str = ""
     """Where results can be sent back to: `langsmith:NAME`, say; empty where a dataset is a file, or of the Hub."""
+    own: Scorer | None = field(default=None, repr=False, compare=False)
+    """Scores in place of what the kind has."""
+
+    @property
+    def scorer(self) -> Scorer:
+        """Who reads and judges solutions."""
+        return self.own or scorer(self.kind)
 
     def read_answer(self, solution: str) -> str | None:
         """Return the answer that a solution gives: a number, code or text; `None` where it gives none."""
-        return scorer(self.kind).read_answer(solution)
+        return self.scorer.read_answer(solution)
 
     def is_correct(self, problem: Problem, solution: str) -> bool:
         """Return True if a solution is right by the problem's gold answer; one that can't be read is wrong.
@@ -77,15 +82,19 @@ class Dataset:
         Raises:
             SandboxUnavailableError: The kind is `code`, and nothing can run code safely here.
         """
-        return scorer(self.kind).is_correct(problem.gold, solution)
+        return self.scorer.is_correct(problem.gold, solution)
+
+    def verdict(self, problem: Problem, solution: str) -> bool | float | None:
+        """Return whether a solution is right, or its score by a function of one's own; `None` where it can't tell."""
+        return self.is_correct(problem, solution) if self.own is None else self.own.grade(problem.gold, solution)
 
     def shown_gold(self, problem: Problem) -> str | None:
         """Return the gold answer as records and reports show it, or `None` where there is none to show."""
-        return scorer(self.kind).shown_gold(problem.gold)
+        return self.scorer.shown_gold(problem.gold)
 
     def plain_gold(self, problem: Problem) -> Any:
         """Return the gold answer as JSON can hold it; the scorer's `gold_of` reads it back."""
-        return scorer(self.kind).plain_gold(problem.gold)
+        return self.scorer.plain_gold(problem.gold)
 
     def sample(self, limit: int | None = None, seed: int | None = None, *, offset: int = 0) -> Dataset:
         """Return the dataset with at most `limit` of its problems, in the order of the file.
@@ -181,6 +190,25 @@ def load_dataset(
     kind, golds = kind_of(good)
     problems = tuple(Problem(row.id, row.task, gold) for row, gold in zip(good, golds, strict=True))
     return Dataset(source.name, kind, source.sha256, problems, tuple(skipped), spec if service else "")
+
+
+def numbered_rows(spec: str, split: str) -> tuple[str, list[Any]]:
+    """Return the name and the rows of a source, as they are.
+
+    Raises:
+        ValueError: A line is no JSON object; the message gives its number.
+        OSError: There is no such source.
+    """
+    source, rows = _source(spec, split), []
+    for number, content in source.rows:
+        try:
+            row = _parse(content) if isinstance(content, bytes) else content
+        except ValueError as error:
+            raise ValueError(f"{source.name}, {source.unit} {number}: {error}") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{source.name}, {source.unit} {number}: it must be a JSON object, not {row!r:.80}")  # noqa: TRY004
+        rows.append(row)
+    return source.name, rows
 
 
 class _Source(NamedTuple):
@@ -327,7 +355,7 @@ def read_row(number: int, row: Any, fields: Fields) -> Row:
                 f"say what to read, with {HOW_TO_NAME}: its fields are {', '.join(map(repr, row)) or 'none'}"
             )
         task, gold = LAYOUTS[layout][1](row)
-    name = _id(row, fields.id) or str(number)
+    name = row_id(row, fields.id) or str(number)
     try:
         # JSON can hold half of a character, which no database and no request can.
         f"{name}{task}".encode()
@@ -336,28 +364,29 @@ def read_row(number: int, row: Any, fields: Fields) -> Row:
     return Row(number, layout, name, task, gold)
 
 
-def _id(row: Mapping[str, Any], field: str | None) -> str:
+def row_id(row: Mapping[str, Any], field: str | None) -> str:
+    """Return the id of a row; empty where it has none, and none was named."""
     names = ID_FIELDS if field is None else (field,)
-    found = next((row[name] for name in names if row.get(name) is not None), None)
-    if found is None and field is None:
+    value = next((row[name] for name in names if row.get(name) is not None), None)
+    if value is None and field is None:
         return ""
-    if isinstance(found, bool) or not isinstance(found, str | int) or not str(found).strip():
-        raise ValueError(f"its id must be a text or an integer, not {found!r}")
-    return str(found).strip()
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise ValueError(f"its id must be a text or an integer, not {value!r}")
+    return str(value).strip()
 
 
 def _any_row(row: Mapping[str, Any], question: str, answer: str) -> tuple[str, str, Any]:
-    task, found = _text(row, question), row.get(answer)
+    task, value = _text(row, question), row.get(answer)
     if answer not in row:
         raise ValueError(_no_field(answer))
-    if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         # By way of its text: Decimal(0.1) is not 0.1.
-        found = format(Decimal(str(found)), "f")
-    if not isinstance(found, str) or not found.strip():
-        raise ValueError(f"its field {answer!r} must hold a text or a number, not {found!r}")
-    if ANSWER_LINE.search(found):
-        return "GSM8K", task, _marked(found, answer)
-    return "questions and plain answers", task, found.strip()
+        value = format(Decimal(str(value)), "f")
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"its field {answer!r} must hold a text or a number, not {value!r}")
+    if ANSWER_LINE.search(value):
+        return "GSM8K", task, _marked(value, answer)
+    return "questions and plain answers", task, value.strip()
 
 
 def _word_problem(row: Mapping[str, Any]) -> tuple[str, Decimal]:
@@ -370,10 +399,10 @@ def _word_problem(row: Mapping[str, Any]) -> tuple[str, Decimal]:
 
 
 def _marked(answer: str, field: str) -> Decimal:
-    found = ANSWER_LINE.search(answer)
-    number = lone_number(found[1]) if found else None
+    match = ANSWER_LINE.search(answer)
+    number = lone_number(match[1]) if match else None
     if number is None:
-        raise ValueError(f"after '####' in {field!r} there must be a number, not {(found or ' ')[0]!r}")
+        raise ValueError(f"after '####' in {field!r} there must be a number, not {(match or ' ')[0]!r}")
     return number
 
 

@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 
-Kind = Literal["numeric", "code", "words", "exact"]
+Kind = Literal["numeric", "code", "words", "exact", "score", "checks"]
+"""`score`: by a function of one's own; `checks`: by what a graph's own checks say."""
 
 
 class Scorer(ABC):
@@ -45,6 +46,10 @@ class Scorer(ABC):
     @abstractmethod
     def is_correct(self, gold: Any, solution: str) -> bool:
         """Return True if a solution is right; one that can't be read is wrong."""
+
+    def grade(self, gold: Any, solution: str) -> float | None:
+        """Return the score of a solution, 0–1; `None` where solutions are right or wrong, and no more can be said."""
+        return None
 
     def shown_gold(self, gold: Any) -> str | None:
         """Return the gold answer as a person reads it, or `None` where there is none to show."""
@@ -94,8 +99,8 @@ def _shared(kind: Kind) -> Scorer:
 
 class _NumericScorer(Scorer):
     def read_answer(self, solution: str) -> str | None:
-        found = extract_number(solution)
-        return None if found is None else _shown(found)
+        number = extract_number(solution)
+        return None if number is None else _shown(number)
 
     def is_correct(self, gold: Decimal, solution: str) -> bool:
         return same_number(extract_number(solution), gold)
@@ -213,7 +218,7 @@ class ExactScorer(Scorer):
         """Return the answer as it is written."""
         # What a reasoning model thought aloud is no answer.
         solution = without_thought(solution)
-        marked = [answer for found in MARKED.finditer(solution) if (answer := found["answer"].strip(EMPHASIS))]
+        marked = [answer for match in MARKED.finditer(solution) if (answer := match["answer"].strip(EMPHASIS))]
         return (marked[-1] if marked else solution.strip(EMPHASIS)) or None
 
     def is_correct(self, gold: str, solution: str) -> bool:

@@ -251,7 +251,7 @@ def _to_phoenix(phoenix: Any, name: str, experiment: str, run: Run) -> None:
 
 
 SERVICES: dict[str, Service] = {
-    "langsmith": Service("langsmith", "'redraft[langsmith]'", _from_langsmith, _to_langsmith),
-    "langfuse": Service("langfuse", "'redraft[langfuse]'", _from_langfuse, _to_langfuse),
-    "phoenix": Service("phoenix.client", "'redraft[phoenix]'", _from_phoenix, _to_phoenix),
+    "langsmith": Service("langsmith", "'.[langsmith]' in a checkout", _from_langsmith, _to_langsmith),
+    "langfuse": Service("langfuse", "'.[langfuse]' in a checkout", _from_langfuse, _to_langfuse),
+    "phoenix": Service("phoenix.client", "'.[phoenix]' in a checkout", _from_phoenix, _to_phoenix),
 }

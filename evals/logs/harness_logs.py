@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .entries import Entry, Log, as_text, flattened, is_number
+from .inspect_rules import scores_by_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +37,12 @@ NO_ANSWER = 2
 INSPECT_LETTERS: dict[str, bool | float] = {"C": True, "I": False, "N": False, "P": 0.5}
 """Correct, incorrect, no answer, partially correct."""
 JOURNAL = "_journal/start.json"
+CRITIQUE_SOLVER = "self_critique"
+"""Inspect's solver that has the draft so far revised; Inspect itself scores the answer alone."""
+UNSCORED = (
+    "Inspect scored its answers alone, so nothing is said of the drafts that self_critique revised; to have them "
+    "scored, put a solver before it that awaits inspect_ai.scorer.score(state)"
+)
 
 
 def is_lm_eval(source: Source) -> bool:
@@ -267,8 +275,11 @@ def read_inspect(source: Source) -> Log:
     header, samples = _inspect_parts(source)
     info = header.get("eval") or {}
     data = info.get("dataset") or {}
+    scorers = info.get("scorers") or ()
     entries: list[Entry] = []
+    unscored: dict[int, list[Entry]] = {}  # drafts by the place of the answer that they were revised to
     went_on = several = False
+    judged = True
     for where, sample in samples:
         if not isinstance(sample, dict):
             raise ValueError(f"{source.path}, {where}: a sample is an object, not {type(sample).__name__}")  # noqa: TRY004
@@ -276,6 +287,11 @@ def read_inspect(source: Source) -> Log:
         several |= len(drafts) > 1
         went_on |= any(True in entry.scores.values() for entry in drafts[:-1])
         entries += drafts
+        if len(drafts) == 1 and (before := _before_critiques(sample)):
+            unscored[len(entries) - 1], by_rule = _scored_by_rule(sample, scorers, drafts[0], before)
+            judged &= by_rule
+    if unscored and judged:
+        entries = [draft for at, answer in enumerate(entries) for draft in _revised(unscored.get(at, []), answer)]
     # The header lists solvers under `plan`; the journal's start keeps them there too.
     steps = [step.get("solver", "") for step in (header.get("plan") or {}).get("steps") or ()]
     return Log(
@@ -289,7 +305,23 @@ def read_inspect(source: Source) -> Log:
         asked=len(data.get("sample_ids") or ()),
         # A scorer knows the target. Where nothing went on after a right draft, the score is what stopped it.
         told_the_score=several and not went_on,
+        notes=[UNSCORED] if unscored and not judged else [],
     )
+
+
+def _scored_by_rule(
+    sample: dict[str, Any], scorers: Any, answer: Entry, before: Iterable[tuple[str, int]]
+) -> tuple[list[Entry], bool]:
+    """Return the drafts before an answer, scored by the rule of the log's scorer, and whether that is its rule."""
+    target = sample.get("target")
+    drafts = [
+        replace(answer, scores=scores, round=number, text=text, tokens=tokens, seconds=0.0, error=None)
+        for number, (text, tokens) in enumerate(before)
+        if (scores := scores_by_rule(scorers, text, target)) is not None
+    ]
+    # A rule that gives an answer another score than the log has is not the one that the log was scored by.
+    by_rule = scores_by_rule(scorers, _inspect_output(sample), target)
+    return drafts, by_rule is not None and (answer.error is not None or by_rule == answer.scores)
 
 
 def _inspect_parts(source: Source) -> tuple[dict[str, Any], Iterable[tuple[str, Any]]]:
@@ -301,12 +333,17 @@ def _inspect_parts(source: Source) -> tuple[dict[str, Any], Iterable[tuple[str, 
     return header, ((name, source.member(name)) for name in source.names if name.startswith("samples/"))
 
 
+def _inspect_output(part: dict[str, Any]) -> str:
+    """Return the text of the output of a sample or of a call."""
+    output = part.get("output") or {}
+    choices = output.get("choices") or ()
+    return _content((choices[0].get("message") or {}).get("content") if choices else output.get("completion"))
+
+
 def _inspect_answer(sample: dict[str, Any], scores: dict[str, Any]) -> str:
     """Return the answer that a scorer read, else the text of the sample's output."""
-    output = sample.get("output") or {}
-    choices = output.get("choices") or ()
-    whole = _content((choices[0].get("message") or {}).get("content") if choices else output.get("completion"))
-    return next((as_text(score["answer"]) for score in scores.values() if score.get("answer")), whole)
+    answers = (as_text(score["answer"]) for score in scores.values() if score.get("answer"))
+    return next(answers, _inspect_output(sample))
 
 
 def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
@@ -364,6 +401,35 @@ def _scored_on_the_way(
             rounds.append((_inspect_values(name, score.get("value")), as_text(score.get("answer")), spent))
             spent, written = 0, False
     return rounds, written
+
+
+def _before_critiques(sample: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the text and tokens of each draft that Inspect's `self_critique` was given, the first one first."""
+    drafts: list[tuple[str, int]] = []
+    text, spent = "", 0
+    attachments = sample.get("attachments") or {}
+    for event in sample.get("events") or ():
+        if not isinstance(event, dict):
+            continue
+        solver = as_text(event.get("name")).rpartition("/")[2] if event.get("type") == "solver" else ""
+        # Logs of before there were spans hold steps, whose end has the solver's name too.
+        begins = event.get("event") == "span_begin" or event.get("action") == "begin"
+        if event.get("event") == "model":
+            used = (event.get("output") or {}).get("usage") or {}
+            text, spent = _inspect_output(event), spent + int(used.get("total_tokens") or 0)
+        elif begins and solver == CRITIQUE_SOLVER:
+            # A text of more than 100 characters stands apart from its event.
+            drafts.append((as_text(attachments.get(text.removeprefix("attachment://"), text)), spent))
+            spent = 0
+    return drafts
+
+
+def _revised(drafts: list[Entry], answer: Entry) -> list[Entry]:
+    """Return the drafts of a sample and its answer as rounds."""
+    if not drafts:
+        return [answer]
+    tokens = max(answer.tokens - sum(draft.tokens for draft in drafts), 0)
+    return [*drafts, replace(answer, round=len(drafts), tokens=tokens)]
 
 
 def _inspect_values(name: str, value: Any) -> dict[str, Any]:

@@ -34,6 +34,8 @@ LANGFUSE_IDS = (
 )
 """Fields that stay the same from run to run; a trace's own id does not."""
 PHOENIX_COLUMN = re.compile(r"(?:annotation|eval|evals)[._](?P<name>.+?)[._](?P<part>score|label)")
+NO_IDS = ("annotations", "output", "attributes.output")
+"""Beginnings of Phoenix's fields that name no problem."""
 PHOENIX_SPAN_IDS = (
     "attributes.metadata.question_id",
     "attributes.metadata.example_id",
@@ -321,7 +323,11 @@ def read_phoenix(source: Source) -> Log:
         entries.append(
             Entry(
                 where,
-                {name: value for name, value in flat.items() if not isinstance(value, list) and _may_be_id(name)},
+                {
+                    name: value
+                    for name, value in flat.items()
+                    if not (isinstance(value, list) or PHOENIX_COLUMN.fullmatch(name) or name.startswith(NO_IDS))
+                },
                 _annotations(row, flat),
                 round=None if runs else round_of(flat, ("attributes.metadata.round", "attributes.metadata.revision")),
                 trial=round_of(row, ("repetition_number",)),
@@ -352,7 +358,3 @@ def _annotations(row: dict[str, Any], flat: dict[str, Any]) -> dict[str, Any]:
         if (match := PHOENIX_COLUMN.fullmatch(column)) and value is not None:
             scores[f"{match['name']}.{match['part']}"] = value
     return scores
-
-
-def _may_be_id(name: str) -> bool:
-    return not PHOENIX_COLUMN.fullmatch(name) and not name.startswith(("annotations", "output", "attributes.output"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..run.result_record import Iteration, ResultRecord
 from ..run.run_folder import INFO, RESULTS, Run, RunInfo, find_runs
@@ -44,10 +45,6 @@ from .platform_exports import (
     read_phoenix,
 )
 from .sources import Source, open_source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 __all__ = [
     "FORMATS",
@@ -104,6 +101,8 @@ class ReadLog:
     """Set where it counted: the verdicts were numbers, or each problem had several runs."""
     runs: tuple[Run, ...]
     """One, or one for each prompt and model in the file."""
+    notes: tuple[str, ...] = ()
+    """What the file can't say, for people."""
 
     @property
     def sentence(self) -> str:
@@ -165,11 +164,13 @@ def _read(path: Path, naming: Naming) -> ReadLog:
     models: dict[str, str] = {}
     for (method, name), drafts in problems.items():
         right = [draft.right for draft in drafts] if not _trials(drafts) else [_several(log, name, drafts, naming)]
-        verdict = [_at_least(value, naming.right_from) for value in right]
+        least = 1 if naming.right_from is None else naming.right_from
+        verdict = [value if isinstance(value, bool) else value >= least for value in right]
         by_method.setdefault(method, []).append(_record(name, drafts, verdict, log.told_the_score))
         models.setdefault(method, drafts[-1].entry.model)
     runs = tuple(_run(log, method, records, models[method]) for method, records in by_method.items())
-    return ReadLog(path, log.format, id_field, right_field, naming.right_from if numbers else None, runs)
+    right_from = naming.right_from if numbers else None
+    return ReadLog(path, log.format, id_field, right_field, right_from, runs, tuple(log.notes))
 
 
 def _read_table(source: Source) -> Log:
@@ -243,12 +244,6 @@ def _several(log: Log, name: str, drafts: list[_Draft], naming: Naming) -> float
             "right (--right-from 0.5, right_from=)"
         )
     return sum(float(draft.right) for draft in drafts) / len(drafts)
-
-
-def _at_least(right: float | bool, limit: float | None) -> bool:
-    if isinstance(right, bool):
-        return right
-    return right >= limit if limit is not None else bool(right)
 
 
 def _record(name: str, drafts: list[_Draft], right: list[bool], oracle: bool) -> ResultRecord:
@@ -334,7 +329,7 @@ def read_runs(
         if any(run.folder == log.runs[0].folder for run in runs):
             raise ValueError(f"{path} is given twice")
         runs += log.runs
-        sentences.append(log.sentence)
+        sentences += [log.sentence, *(f"{path.name}: {note}" for note in log.notes)]
         if not any(record.total_tokens for run in log.runs for record in run.records):
             sentences.append(f"{path.name}: it tells no tokens, so nothing can be said of equal cost")
     if baseline is not None:
@@ -355,11 +350,11 @@ def read_runs(
 
 def _without_baseline(runs: Sequence[Run]) -> list[Run]:
     """Return the logs with rounds that have no baseline of their data set and model beside them, the first of each."""
-    known = {(run.info.dataset_sha256, run.info.model) for run in runs if run.info.method == PLAIN}
+    with_baseline = {(run.info.dataset_sha256, run.info.model) for run in runs if run.info.method == PLAIN}
     first: dict[tuple[str, str], Run] = {}
     for run in runs:
         key = (run.info.dataset_sha256, run.info.model)
-        if key not in known and run.info.kind == "log" and any(record.num_iterations for record in run.records):
+        if key not in with_baseline and run.info.kind == "log" and any(record.num_iterations for record in run.records):
             first.setdefault(key, run)
     return list(first.values())
 

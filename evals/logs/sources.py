@@ -7,14 +7,12 @@ import io
 import json
 import struct
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, Literal
 
 __all__ = ["Source", "open_source", "shown"]
 
@@ -158,7 +156,7 @@ class Source:
         try:
             import zstandard
         except ImportError:
-            raise ImportError(f'{self.path} needs an extra: pip install "redraft[evals]" (zstandard)') from None
+            raise ImportError(f'{self.path} needs an extra: pip install ".[evals]" in a checkout (zstandard)') from None
         with self.path.open("rb") as file:
             file.seek(info.header_offset)
             header = file.read(30)

@@ -100,9 +100,9 @@ def _group(group: Group, ledger: Ledger) -> dict[str, Any]:
 
 def _facts(run: Run) -> dict[str, str]:
     """Return the values of `run.json`, each on one line."""
-    told = {key: value for key, value in run.info.model_dump(mode="json").items() if value not in (None, {}, "")}
+    values = {key: value for key, value in run.info.model_dump(mode="json").items() if value not in (None, {}, "")}
     words = {
-        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in told.items()
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in values.items()
     }
     return {"folder": str(run.folder), **words}
 
@@ -122,14 +122,16 @@ def problems_data(runs: Iterable[tuple[str, Run]]) -> dict[str, Any]:
     """
     questions: dict[str, int] = {}
     places: dict[tuple[str, str], int] = {}
-    found: list[tuple[int, dict[str, Any]]] = []
+    problems: list[tuple[int, dict[str, Any]]] = []
     for label, run in runs:
         for record in run.records:
             question = questions.setdefault(_shown(record.question), len(questions))
             place = places.setdefault((run.info.dataset_sha256, record.question_id), len(places))
             outcome = _outcome(record, right=run.verdicts[record.question_id])
-            found.append((place, {"method": safe(label), "question": question, "outcome": outcome, **_problem(record)}))
-    ordered = [problem for _, problem in sorted(found, key=lambda pair: pair[0])]
+            problems.append(
+                (place, {"method": safe(label), "question": question, "outcome": outcome, **_problem(record)})
+            )
+    ordered = [problem for _, problem in sorted(problems, key=lambda pair: pair[0])]
     return {"questions": list(questions), "outcomes": OUTCOMES, "problems": ordered}
 
 
@@ -241,7 +243,7 @@ def forest(rows: Sequence[MethodRow]) -> Forest:
     try:
         from matplotlib.ticker import MaxNLocator
     except ImportError as error:
-        raise ImportError(f'plots need an extra: pip install "redraft[evals]" ({error})') from None
+        raise ImportError(f'plots need an extra: pip install ".[evals]" in a checkout ({error})') from None
     ends = [100 * end for _, test in compared for end in test.diff_ci95]
     ticks = [float(tick) for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(min(0, *ends), max(0, *ends))]
 

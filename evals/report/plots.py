@@ -1,4 +1,4 @@
-"""Plots of a report: what accuracy cost, what rounds changed, what was predicted, and who judged well. Internal.
+"""Plots of a report: what accuracy cost, what rounds changed, and who judged well. Internal.
 
 The same ledger gives the same bytes, in light and in dark.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..._files import write_file
 from ...faces.views.console import shortened
 from ...faces.views.theme import darkened, light_figures
+from ..analysis.paired import proportion
 from ..analysis.sentences import percent as in_words
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ def panels(figure: Figure, count: int, *, height: float, columns: int = COLUMNS)
     across = min(columns, count)
     down = -(-count // across)
     figure.set_size_inches(WIDTH, height * down + 0.3)
-    found: list[Any] = list(figure.subplots(down, across, squeeze=False).flat)
-    for unused in found[count:]:
+    places: list[Any] = list(figure.subplots(down, across, squeeze=False).flat)
+    for unused in places[count:]:
         unused.remove()
-    return found[:count]
+    return places[:count]
 
 
 def point(
@@ -178,44 +179,12 @@ def draw_curve(figure: Figure, ledger: Ledger) -> str:
     )
 
 
-def draw_calibration(figure: Figure, ledger: Ledger) -> str:
-    """Draw the accuracy after each round, measured with 95% intervals and as the rates predict it, a panel a method."""
-    methods = _with_rounds(ledger)
-    last = max(len(row.rounds) for row in methods)
-    bounds = [end for row in methods for played in row.rounds for end in played.measured.ci95]
-    low, high = span([*bounds, *(end for row in methods for end in row.first_draft.ci95)])
-    for axes, row in zip(panels(figure, len(methods), height=HEIGHT), methods, strict=True):
-        axes.set_title(title_of(row, ledger), loc="left")
-        rounds = [0, *(played.round for played in row.rounds)]
-        measured = [row.first_draft, *(played.measured for played in row.rounds)]
-        predicted = [row.first_draft.rate, *(played.predicted for played in row.rounds)]
-        for place, share in zip(rounds, measured, strict=True):
-            point(axes, place, share, marker="o", color=GOOD)
-        axes.plot(rounds, [percent(share.rate) for share in measured], "o-", color=GOOD, label="measured, 95% interval")
-        axes.plot(
-            rounds, [percent(share) for share in predicted], "D--", color=WARM, fillstyle="none", markersize=11,
-            zorder=4, label="predicted",
-        )  # fmt: skip
-        axes.set_ylim(low, high)
-        axes.set_xticks(rounds, ["first\ndraft", *map(str, rounds[1:])])
-        axes.set_xlim(-0.4, last + 0.4)
-        axes.set_xlabel("round")
-        axes.set_ylabel("drafts that are right, %")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, handles=axes.get_legend_handles_labels()[0])
-    return "; ".join(
-        f"{row.label}, round {played.round}: {in_words(played.measured.rate)} measured, "
-        f"{in_words(played.predicted)} predicted"
-        for row in methods
-        for played in row.rounds
-    )
-
-
 def draw_critics(figure: Figure, ledger: Ledger) -> str:
     """Draw how often each critic accepts right and wrong drafts, with 95% intervals; far apart is good."""
     critics = ledger.critics
     (axes,) = panels(figure, 1, height=1.2 + 0.5 * len(critics))
     for place, row in enumerate(critics):
-        good, bad = _turned(row.false_reject), row.false_accept
+        good, bad = proportion(row.false_reject.n - row.false_reject.k, row.false_reject.n), row.false_accept
         if good.rate is not None and bad.rate is not None:
             axes.plot([percent(bad.rate), percent(good.rate)], [place, place], color=FAINT, linewidth=0.8, zorder=1)
         for share, up, colour, shape in ((good, -0.13, GOOD, "o"), (bad, 0.13, WARM, "X")):
@@ -238,13 +207,6 @@ def draw_critics(figure: Figure, ledger: Ledger) -> str:
 
 def _with_rounds(ledger: Ledger) -> list[MethodRow]:
     return [row for row in ledger.methods if row.rounds]
-
-
-def _turned(share: Proportion) -> Proportion:
-    """Return the share of the others."""
-    low, high = share.ci95
-    rate = None if share.rate is None else 1 - share.rate
-    return share.model_copy(update={"k": share.n - share.k, "rate": rate, "ci95": (1 - high, 1 - low)})
 
 
 LOG_FROM = 3
@@ -374,13 +336,13 @@ class Plot:
 
 
 def draw_plots(ledger: Ledger) -> list[Plot]:
-    """Return the plots that a ledger has something for: `curve`, `frontier`, `rounds`, `calibration`, `critics`.
+    """Return the plots that a ledger has something for: `curve`, `frontier`, `rounds`, `critics`.
 
     Raises:
         ImportError: The extra `evals` is not installed.
     """
     refining = any(row.rounds for row in ledger.methods)
-    wanted = {"curve": refining, "rounds": refining, "calibration": refining, "critics": bool(ledger.critics)}
+    wanted = {"curve": refining, "rounds": refining, "critics": bool(ledger.critics)}
     plots = []
     for name, title, caption, draw in PLOTS:
         if wanted.get(name, True):
@@ -432,13 +394,6 @@ PLOTS: list[tuple[str, str, str, Callable[[Figure, Ledger], str]]] = [
         "What each round changed",
         "Drafts that a round's revisions turned from wrong to right (up) and from right to wrong (down).",
         draw_rounds,
-    ),
-    (
-        "calibration",
-        "Drafts round by round, predicted and measured",
-        "The prediction takes the rates of accepting, fixing and breaking as the same in every round; where the two "
-        "part, they are not.",
-        draw_calibration,
     ),
     (
         "critics",

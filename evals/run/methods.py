@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ...graphs.code_problems import (
     CODE_REFINE_PROMPT,
     CODE_RETRY_PROMPT,
 )
-from ...graphs.loop import build_refine_graph
+from ...graphs.loop import RefineGraph, build_refine_graph
 from ...graphs.math_problems import (
     FEW_SHOT_PROMPT,
     MATH_ARMS,
@@ -26,28 +26,27 @@ from ...graphs.math_problems import (
     MATH_GENERATE_PROMPT,
     MATH_REFINE_PROMPT,
     PROGRAM_REFINE_PROMPT,
-    first_draft_only,
 )
 from ...graphs.preset import Preset
 from ...graphs.registry import build_preset, find_preset, registered
 from ...graphs.writing import WRITING_ARMS, WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
-from ...nodes.critics.critics import VerifierCritic, model_critic, verifier_critic
-from ...nodes.critics.program_critic import PROGRAM_PROMPTS
+from ...nodes.critics.critics import model_critic, verifier_critic
+from ...nodes.critics.program_critic import PROGRAM_PROMPTS, program_critic
 from ...nodes.critics.registry import known_critics
 from ...nodes.fingerprint import OF_ALL
 from ...nodes.generate import GENERATE_PROMPT
+from ...nodes.programs import default_sandbox
 from ...nodes.refine import REFINE_PROMPT
-from ...nodes.runtime.dual import Do, DualCallable
 from ...nodes.verify.text_verifiers import uses_words
-from ...nodes.writing.adaptive import AdaptiveWriter
 from ...nodes.writing.adding_words import CLAUSE_PROMPT, WordAddingWriter, joined
-from ...nodes.writing.evidence_writer import EvidenceWriter
 from ...nodes.writing.prompt_files import check_prompt
 from ...nodes.writing.prompt_injection import fenced_messages
 from ...nodes.writing.prompts import PromptedModel, chat_prompt, reseeded
-from ...nodes.writing.sampling import MajorityWriter, sampled
+from ...nodes.writing.sampling import sampled
+from ...nodes.writing.writers import AdaptiveWriter, EvidenceWriter
 from ...state.critique import Critique
-from ...state.stopping import rounds_allowed
+from ...state.dual import Do, DualCallable
+from ...state.stopping import Arm, rounds_allowed
 from ...state.summary import latest_draft, open_drafts, rounds
 from ...state.threads.kind import kind_of
 from ..datasets.scorers import VOTED_ANSWERS, Kind
@@ -57,12 +56,9 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from ...graphs.loop import RefineGraph
-    from ...state.choices import Arm
     from ..datasets.dataset import Dataset, Problem
 
 __all__ = [
-    "BASELINES",
     "METHODS",
     "Kind",
     "Method",
@@ -83,9 +79,9 @@ class Method:
     name: str
     graph: RefineGraph
     rounds: int | None
-    """How often a draft is revised at most; `None`: as its preset has it."""
+    """The most revisions; `None`: as its preset has it."""
     oracle: bool
-    """Whether it knows the gold answers."""
+    """True if it knows the gold answers."""
     prompts: Mapping[str, str]
     """All prompts that it asks with, by name; of a preset the fingerprint of its graph."""
 
@@ -104,51 +100,31 @@ class Method:
 class Family:
     """The prompts and critics for problems of one kind."""
 
-    generate: str
-    refine: str
-    critic: str | None
-    """Of the model that judges; `None`: the default prompt."""
-    stop_phrase: str | None
-    answer: Callable[[str], Any] | None
+    prompts: Mapping[str, str]
+    """By the names in `Method.prompts`."""
+    answer: Callable[[str], Any] | None = None
     """Reads the answer that samples vote on; `None`: texts can't vote."""
-    programs: Callable[[BaseChatModel], Sequence[Any]] | None
-    """Critics that check by program."""
+    programs: Callable[[Setup], Sequence[Any]] | None = None
+    """Makes the critics that check by program."""
+    reviser: Callable[[Setup], Any] | None = None
+    """Makes a reviser that knows what to do with the findings of programs."""
     examples: str | None = None
     """The prompt with worked examples."""
-    clause: str | None = None
-    """The prompt for a clause with further words."""
-    reviser: Callable[[Any, str], Any] | None = None
-    """Makes a reviser, of a model and the prompt `refine`, that knows what to do with what programs found."""
-    after_programs: Mapping[str, str] = field(default_factory=dict)
-    """The further prompts that it asks with, by name."""
-    program_prompts: Mapping[str, str] = field(default_factory=dict)
-    """The prompts that `programs` ask with, by name."""
+    judging: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `model_critic` for a model that judges."""
     arms: Sequence[Arm] = ()
     """Of `adaptive`: `sample`, `revise` and `rewrite`, which is the reviser without what `reviser` makes of it."""
     adaptive_rounds: int = 0
-    """How often `adaptive` revises at most."""
+    """The most revisions of `adaptive`."""
 
-    def with_prompts(self, own: Mapping[str, str]) -> Family:
-        """Return it with other prompts, by the names in `Method.prompts`."""
-        after = {name: own.get(name, text) for name, text in self.after_programs.items()}
-        written = {name: own.get(name, text) for name, text in self.program_prompts.items()}
-        # A reviser calls its further prompt by another name.
-        further = {("clause_prompt" if name == "clause" else "evidence_prompts"): text for name, text in after.items()}
-        return replace(
-            self,
-            generate=own.get("generate", self.generate),
-            refine=own.get("refine", self.refine),
-            critic=own.get("critic", self.critic),
-            reviser=self.reviser and partial(self.reviser, **further),
-            after_programs=after,
-            programs=partial(_agreeing_program, prompts=[*written.values()]) if written else self.programs,
-            program_prompts=written,
-        )
+    def lacks(self, need: str) -> bool:
+        """Return True if it has neither a field nor a prompt of this name."""
+        return need not in self.prompts and getattr(self, need, None) is None
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The arguments that a method is wired with."""
+class Setup:
+    """The parts that a method is wired from."""
 
     family: Family
     count: int
@@ -156,17 +132,26 @@ class Asked:
     model: BaseChatModel
     judge: Any
     """A model, or a critic in its place."""
-    own: Mapping[str, str] = field(default_factory=dict)
-    """Prompts of the caller's, also in place of those that the family has no part in."""
+    overrides: Mapping[str, str]
+    """The caller's prompts, by name, in place of the method's own."""
     oracle: Callable[[str, str], bool] | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    """The prompts that the method asks with, in the order in which it was wired."""
 
-    def prompted(self, prompt: str, **options: Any) -> PromptedModel:
+    def prompt(self, name: str, default: str | None = None) -> str:
+        """Return the caller's prompt of this name, else `default`, else the family's; the method asks with it.
+
+        Raises:
+            ValueError: The caller's lacks a variable of the one that it stands in for, or uses another.
+        """
+        own = self.family.prompts[name] if default is None else default
+        self.prompts[name] = self.overrides.get(name, own)
+        check_prompt(name, self.prompts[name], own)
+        return self.prompts[name]
+
+    def sampler(self, prompt: str, *, what: str = "refine_prompt", **options: Any) -> PromptedModel:
         """Return a writer that samples: a model that is sure of itself writes the same again."""
-        return PromptedModel(sampled(self.model), prompt, **{"what": "refine_prompt", **options})
-
-
-Wired = tuple[dict[str, str], dict[str, Any]]
-"""The prompts of a method by name, and the arguments of `build_refine_graph` that wire it; `rounds` is its limit."""
+        return PromptedModel(sampled(self.model), prompt, what=what, **options)
 
 
 class MethodKind(NamedTuple):
@@ -175,12 +160,15 @@ class MethodKind(NamedTuple):
     name: str
     """`NAME-N` stands for `NAME-1` to `NAME-100`."""
     line: str
-    """What it does."""
-    wire: Callable[[Asked], Wired]
+    """Its help, in a few words."""
+    wire: Callable[[Setup], dict[str, Any]]
+    """Returns the arguments of its builder; `rounds` is its limit."""
     needs: str = ""
-    """The field of `Family` that it can't do without."""
+    """The field or prompt of `Family` that it can't do without."""
     baseline: bool = False
     """Nobody gives feedback."""
+    preset: bool = False
+    """Built by the preset of its name, to which `wire` gives what suits the kind; else by `build_refine_graph`."""
 
 
 def find_method(name: str) -> tuple[MethodKind | Preset, int]:
@@ -215,7 +203,7 @@ def check_methods(names: Sequence[str], kind: Kind) -> None:
         raise ValueError(f"{twice[0]} is named twice")
     for name in names:
         declared, _ = find_method(name)
-        if isinstance(declared, MethodKind) and declared.needs and getattr(FAMILIES[kind], declared.needs) is None:
+        if isinstance(declared, MethodKind) and declared.needs and FAMILIES[kind].lacks(declared.needs):
             raise ValueError(f"{name} {LACKING[declared.needs].format(kind=kind)}")
 
 
@@ -259,21 +247,19 @@ def build_method(
     if isinstance(declared, Preset):
         judges = [] if critic is None else [critic]
         return preset_method(name, build_preset(name, model, critics=judges, **options))
-    asked = Asked(FAMILIES[kind], count, model, model if critic is None else critic, oracle=oracle)
-    texts, wiring = declared.wire(asked)
-    if own := {one: text for one, text in (prompts or {}).items() if one in texts}:
-        for one, text in own.items():
-            check_prompt(one, text, texts[one])
-        texts, wiring = declared.wire(replace(asked, family=asked.family.with_prompts(own), own=own))
+    judge = model if critic is None else critic
+    setup = Setup(FAMILIES[kind], count, model, judge, prompts or {}, oracle)
+    wiring = declared.wire(setup)
     limits = {"max_rounds": wiring.pop("rounds")}
-    graph = build_refine_graph(model, name=name, limits=limits, **{**wiring, **options})
-    return Method(name, graph, limits["max_rounds"], declared is KINDS["oracle-refine-N"], texts)
+    build: Any = partial(build_preset, name) if declared.preset else partial(build_refine_graph, name=name)
+    graph = build(model, limits=limits, **{**wiring, **options})
+    return Method(name, graph, limits["max_rounds"], declared is KINDS["oracle-refine-N"], setup.prompts)
 
 
 def preset_method(name: str, graph: Any) -> Method:
     """Return a preset's graph as a method: its fingerprint tells it from one with other prompts, models or options."""
-    made = {key: value for key, value in kind_of(graph).fingerprint.items() if key not in OF_ALL}
-    return Method(name, graph, None, False, {"fingerprint": json.dumps(made, sort_keys=True)})
+    parts = {key: value for key, value in kind_of(graph).fingerprint.items() if key not in OF_ALL}
+    return Method(name, graph, None, False, {"fingerprint": json.dumps(parts, sort_keys=True)})
 
 
 def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
@@ -289,100 +275,101 @@ def knows_gold(data: Dataset) -> Callable[[str, str], bool]:
     return right
 
 
-def _zero_shot(asked: Asked) -> Wired:
-    ask = asked.family.generate
-    return {"generate": ask}, {"generate_prompt": ask, "critics": [], "check": first_draft_only, "rounds": 0}
+def _zero_shot(setup: Setup) -> dict[str, Any]:
+    return {"generate_prompt": setup.prompt("generate"), "rounds": 0}
 
 
-def _few_shot(asked: Asked) -> Wired:
-    examples = asked.own.get("generate", asked.family.examples or "")
-    return {"generate": examples}, {**_zero_shot(asked)[1], "generate_prompt": examples}
+def _few_shot(setup: Setup) -> dict[str, Any]:
+    return {"generate_prompt": setup.prompt("generate", setup.family.examples), "rounds": 0}
 
 
-def _majority(asked: Asked) -> Wired:
-    prompts, wiring = _zero_shot(asked)
-    voted: Any = asked.family.answer
-    writer = MajorityWriter(asked.model, asked.family.generate, samples=asked.count, answer=voted)
-    return prompts, {**wiring, "generate": writer}
+def _majority(setup: Setup) -> dict[str, Any]:
+    return {**_zero_shot(setup), "read_answer": setup.family.answer}
 
 
-def _best_of(asked: Asked) -> Wired:
-    programs: Any = asked.family.programs
-    fresh = asked.prompted(asked.family.generate, what="generate_prompt")
-    wiring = {"generate": fresh, "refine": fresh, "critics": programs(asked.model), "check": _until_accepted}
+def _best_of(setup: Setup) -> dict[str, Any]:
+    fresh = setup.sampler(setup.prompt("generate"), what="generate_prompt")
     # N samples are a draft and N - 1 revisions, each written from the task alone.
-    return {"generate": asked.family.generate, **asked.family.program_prompts}, {**wiring, "rounds": asked.count - 1}
+    return {
+        "generate": fresh,
+        "refine": fresh,
+        "critics": _programs(setup),
+        "check": until_accepted,
+        "rounds": setup.count - 1,
+    }
 
 
-def _unjudged(asked: Asked, name: str, prompt: str, refine: Any) -> Wired:
+def _unjudged(setup: Setup) -> dict[str, Any]:
     """Wire a baseline of N further calls: nobody judges, so the last answer counts."""
-    ask = asked.family.generate
-    wiring = {"generate_prompt": ask, "refine": refine, "critics": [], "keep": "last", "check": _until_accepted}
-    return {"generate": ask, name: prompt}, {**wiring, "rounds": asked.count}
+    return {
+        "generate_prompt": setup.prompt("generate"),
+        "critics": [],
+        "keep": "last",
+        "check": until_accepted,
+        "rounds": setup.count,
+    }
 
 
-def _blind(asked: Asked) -> Wired:
-    prompt = asked.own.get("refine", BLIND_PROMPT)
-    return _unjudged(asked, "refine", prompt, asked.prompted(prompt, what="blind prompt", keep="last"))
+def _blind(setup: Setup) -> dict[str, Any]:
+    wiring = _unjudged(setup)
+    return {**wiring, "refine": setup.sampler(setup.prompt("refine", BLIND_PROMPT), what="blind prompt", keep="last")}
 
 
-def _clauses(asked: Asked) -> Wired:
-    prompt = asked.own.get("clause", asked.family.clause or "")
-    return _unjudged(asked, "clause", prompt, ClausesInTurn(sampled(asked.model), prompt))
+def _clauses(setup: Setup) -> dict[str, Any]:
+    wiring = _unjudged(setup)
+    return {**wiring, "refine": ClausesInTurn(sampled(setup.model), setup.prompt("clause"))}
 
 
-def _refining(asked: Asked) -> Wired:
-    family = asked.family
-    wiring = {"generate_prompt": family.generate, "refine": asked.prompted(family.refine), "rounds": asked.count}
-    return {"generate": family.generate, "refine": family.refine}, wiring
+def _refining(setup: Setup, **options: Any) -> dict[str, Any]:
+    first = setup.prompt("generate")
+    return {
+        "generate_prompt": first,
+        "refine": setup.sampler(setup.prompt("refine"), **options),
+        "rounds": setup.count,
+    }
 
 
-def _oracle_refine(asked: Asked) -> Wired:
-    if asked.oracle is None:
+def _oracle_refine(setup: Setup) -> dict[str, Any]:
+    if setup.oracle is None:
         raise ValueError("oracle-refine needs the gold answers: give oracle=")
-    prompts, wiring = _refining(asked)
-    return prompts, {**wiring, "critics": [verifier_critic(_gold(asked.oracle), name="gold", oracle=True)]}
+    return {**_refining(setup), "critics": [verifier_critic(_gold(setup.oracle), name="gold", oracle=True)]}
 
 
-def _program(asked: Asked) -> Wired:
-    family, programs = asked.family, asked.family.programs
-    prompts, wiring = _refining(asked)
-    if family.reviser is not None:
-        wiring["refine"] = family.reviser(sampled(asked.model), family.refine)
-    wiring["critics"] = programs(asked.model) if programs is not None else []
-    return {**prompts, **family.after_programs, **family.program_prompts}, wiring
+def _programs(setup: Setup) -> Sequence[Any]:
+    return setup.family.programs(setup) if setup.family.programs else []
 
 
-def _adaptive(asked: Asked) -> Wired:
-    family = asked.family
-    prompts, wiring = _program(asked)
+def _program(setup: Setup) -> dict[str, Any]:
+    wiring = _refining(setup)
+    if setup.family.reviser is not None:
+        wiring["refine"] = setup.family.reviser(setup)
+    return {**wiring, "critics": _programs(setup)}
+
+
+def _adaptive(setup: Setup) -> dict[str, Any]:
+    family, wiring = setup.family, _program(setup)
     writers = {
-        "sample": asked.prompted(family.generate, what="generate_prompt"),
-        "rewrite": asked.prompted(family.refine, memory="last"),
+        "sample": setup.sampler(wiring["generate_prompt"], what="generate_prompt"),
+        "rewrite": setup.sampler(setup.prompts["refine"], memory="last"),
         "revise": wiring["refine"],
         "repair": wiring["refine"],
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in family.arms}, family.arms)
-    return prompts, {**wiring, "refine": refine, "keep": "vote", "rounds": family.adaptive_rounds}
+    return {**wiring, "refine": refine, "keep": "vote", "rounds": family.adaptive_rounds}
 
 
-def _self_refine(asked: Asked) -> Wired:
-    family = asked.family
-    prompts, wiring = _refining(asked)
+def _self_refine(setup: Setup) -> dict[str, Any]:
     # The published method revises the last draft, and answers with it.
-    wiring |= {"refine": asked.prompted(family.refine, keep="last"), "keep": "last"}
-    if not isinstance(asked.judge, Runnable):
-        return prompts, {**wiring, "critics": [asked.judge]}
-    stop: dict[str, Any] = (
-        {} if family.stop_phrase is None else {"stop_phrase": family.stop_phrase, "structured": False}
-    )
-    critic = model_critic(asked.judge, prompt=family.critic, **stop)  # type: ignore[arg-type]
+    wiring = {**_refining(setup, keep="last"), "keep": "last"}
+    if not isinstance(setup.judge, Runnable):
+        return {**wiring, "critics": [setup.judge]}
+    judging: Any = partial(model_critic, setup.judge, **setup.family.judging)  # type: ignore[arg-type]
     # The default prompt depends on whether the judge has structured output.
-    prompt: Any = critic.templates[0].messages[0]
-    return {**prompts, "critic": prompt.prompt.template}, {**wiring, "critics": [critic]}
+    default: Any = judging(prompt=setup.family.prompts.get("critic")).templates[0].messages[0]
+    return {**wiring, "critics": [judging(prompt=setup.prompt("critic", default.prompt.template))]}
 
 
-def _until_accepted(state: Mapping[str, Any]) -> str | None:
+def until_accepted(state: Mapping[str, Any]) -> str | None:
     """Go on to the last round, also where a sample repeats an earlier one, unless one is accepted."""
     if any(draft.accepted for draft in open_drafts(state["events"])):
         return "accepted"
@@ -398,18 +385,12 @@ def _gold(oracle: Callable[[str, str], bool]) -> Callable[[str, str], Critique]:
     return gold
 
 
-def _agreeing_program(model: BaseChatModel, prompts: Sequence[str] | None = None) -> list[Any]:
-    from ...nodes.critics.program_critic import program_critic
-    from ...sandbox import Sandbox
-
-    return [program_critic(model, Sandbox(), prompts=prompts)]
+def _agreeing_program(setup: Setup) -> Sequence[Any]:
+    prompts = [setup.prompt(name) for name in setup.family.prompts if name.startswith("program_")]
+    return [program_critic(setup.model, default_sandbox(), prompts=prompts)]
 
 
-def _visible_tests(model: BaseChatModel) -> list[Any]:
-    return [known_critics()["tests"].build(model, "")]
-
-
-def _wanted_words(model: BaseChatModel) -> list[VerifierCritic]:
+def _wanted_words(setup: Setup) -> Sequence[Any]:
     def words_of_task(task: str, draft: str, /) -> Critique | None:
         """Check the words that the task itself names."""
         start = WRITING_TASK.partition("{words}")[0]
@@ -427,6 +408,15 @@ def _uses(listed: str) -> Any:
     return uses_words(*(word.strip() for word in listed.split(",")))
 
 
+def _by_evidence(setup: Setup, *, evidence: str) -> EvidenceWriter:
+    after = setup.prompt(f"refine_after_{evidence}")
+    return EvidenceWriter(sampled(setup.model), setup.prompts["refine"], evidence=evidence, evidence_prompts=after)
+
+
+def _adding_words(setup: Setup) -> WordAddingWriter:
+    return WordAddingWriter(sampled(setup.model), setup.prompts["refine"], clause_prompt=setup.prompt("clause"))
+
+
 class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
     """Adds clauses with the words of the task in turn: what decomposition does without feedback."""
 
@@ -441,8 +431,8 @@ class ClausesInTurn(DualCallable[["Mapping[str, Any]"], Any]):
         start = rounds(events) * self.at_once % len(words)
         draft = latest_draft(events)
         text = draft.text if draft else ""
-        asked = {"words": ", ".join([*words, *words][start : start + self.at_once]), "draft": text}
-        messages = fenced_messages(self.clause, asked)
+        listed = ", ".join([*words, *words][start : start + self.at_once])
+        messages = fenced_messages(self.clause, {"words": listed, "draft": text})
         model = reseeded(self.model, rounds(events) + 1, messages)
         reply = yield Do(model.invoke, model.ainvoke, (messages,))
         return joined(text, reply)
@@ -458,59 +448,64 @@ Think about the task once more, and answer it anew. Reply in the same form."""
 
 FAMILIES: Mapping[Kind, Family] = {
     "numeric": Family(
-        MATH_GENERATE_PROMPT,
-        MATH_REFINE_PROMPT,
-        MATH_CRITIC_PROMPT,
-        "SOLUTION_IS_CORRECT",
-        VOTED_ANSWERS["numeric"],
-        _agreeing_program,
-        FEW_SHOT_PROMPT,
-        None,
-        partial(EvidenceWriter, evidence="programs", evidence_prompts=PROGRAM_REFINE_PROMPT),
-        {"refine_after_programs": PROGRAM_REFINE_PROMPT},
-        {f"program_{number}": prompt for number, prompt in enumerate(PROGRAM_PROMPTS, 1)},
+        {
+            "generate": MATH_GENERATE_PROMPT,
+            "refine": MATH_REFINE_PROMPT,
+            "critic": MATH_CRITIC_PROMPT,
+            "refine_after_programs": PROGRAM_REFINE_PROMPT,
+            **{f"program_{number}": prompt for number, prompt in enumerate(PROGRAM_PROMPTS, 1)},
+        },
+        answer=VOTED_ANSWERS["numeric"],
+        programs=_agreeing_program,
+        reviser=partial(_by_evidence, evidence="programs"),
+        examples=FEW_SHOT_PROMPT,
+        judging={"stop_phrase": "SOLUTION_IS_CORRECT", "structured": False},
         arms=MATH_ARMS,
         adaptive_rounds=2,
     ),
     "code": Family(
-        # The only visible tests are those in the task itself.
-        CODE_GENERATE_PROMPT.replace("TESTS", ""),
-        CODE_REFINE_PROMPT.replace("TESTS", ""),
-        CODE_CRITIC_PROMPT.replace("TESTS", ""),
-        "CODE_IS_CORRECT",
-        None,
-        _visible_tests,
-        None,
-        None,
-        partial(EvidenceWriter, evidence="tests", evidence_prompts=CODE_RETRY_PROMPT.replace("TESTS", "")),
-        {"refine_after_tests": CODE_RETRY_PROMPT.replace("TESTS", "")},
+        {
+            # The only visible tests are those in the task itself.
+            "generate": CODE_GENERATE_PROMPT.replace("TESTS", ""),
+            "refine": CODE_REFINE_PROMPT.replace("TESTS", ""),
+            "critic": CODE_CRITIC_PROMPT.replace("TESTS", ""),
+            "refine_after_tests": CODE_RETRY_PROMPT.replace("TESTS", ""),
+        },
+        programs=lambda setup: [known_critics()["tests"].build(setup.model, "")],
+        reviser=partial(_by_evidence, evidence="tests"),
+        judging={"stop_phrase": "CODE_IS_CORRECT", "structured": False},
         arms=CODE_ARMS,
         adaptive_rounds=4,
     ),
     "words": Family(
-        WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
-        WRITING_REFINE_PROMPT.replace("CONSTRAINTS", ""),
-        None,
-        None,
-        None,
-        _wanted_words,
-        None,
-        CLAUSE_PROMPT,
-        partial(WordAddingWriter, clause_prompt=CLAUSE_PROMPT),
-        {"clause": CLAUSE_PROMPT},
+        {
+            "generate": WRITING_GENERATE_PROMPT.replace("CONSTRAINTS", ""),
+            "refine": WRITING_REFINE_PROMPT.replace("CONSTRAINTS", ""),
+            "clause": CLAUSE_PROMPT,
+        },
+        programs=_wanted_words,
+        reviser=_adding_words,
         arms=WRITING_ARMS,
         adaptive_rounds=10,
     ),
-    "exact": Family(GENERATE_PROMPT, REFINE_PROMPT, None, None, VOTED_ANSWERS["exact"], None),
+    **dict.fromkeys(("score", "checks"), Family({"generate": GENERATE_PROMPT, "refine": REFINE_PROMPT})),
+    "exact": Family({"generate": GENERATE_PROMPT, "refine": REFINE_PROMPT}, answer=VOTED_ANSWERS["exact"]),
 }
 
 KINDS: Mapping[str, MethodKind] = {
     kind.name: kind
     for kind in (
-        MethodKind("zero-shot", "one call", _zero_shot, baseline=True),
-        MethodKind("few-shot", "one call after worked examples (word problems only)", _few_shot, "examples", True),
+        MethodKind("zero-shot", "one call", _zero_shot, baseline=True, preset=True),
         MethodKind(
-            "majority-N", "N samples and a vote (numbers and exact answers only)", _majority, "answer", baseline=True
+            "few-shot", "one call after worked examples (word problems only)", _few_shot, "examples", True, preset=True
+        ),
+        MethodKind(
+            "majority-N",
+            "N samples and a vote (numbers and exact answers only)",
+            _majority,
+            "answer",
+            True,
+            preset=True,
         ),
         MethodKind(
             "best-of-N", "up to N independent samples, the one that a program finds best", _best_of, "programs", True
@@ -544,6 +539,3 @@ KINDS: Mapping[str, MethodKind] = {
 
 METHODS: Mapping[str, str] = {name: kind.line for name, kind in KINDS.items()}
 """The evaluation's own methods, N from 1 up, and what each does. Presets are methods too, by their names."""
-
-BASELINES = tuple(name.removesuffix("-N") for name, kind in KINDS.items() if kind.baseline)
-"""Methods without feedback, by the name before N."""

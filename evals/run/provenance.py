@@ -59,12 +59,12 @@ def prompt_hashes(prompts: Mapping[str, str]) -> dict[str, str]:
 
 def sampling_temperature(model: BaseChatModel) -> float | None:
     """Return the temperature of samples and revisions; `None`: the provider's own. First drafts have the model's."""
-    asked: Any = getattr(sampled(model), "kwargs", {}).get("temperature", getattr(model, "temperature", None))
-    return None if asked is None else float(asked)
+    temperature: Any = getattr(sampled(model), "kwargs", {}).get("temperature", getattr(model, "temperature", None))
+    return None if temperature is None else float(temperature)
 
 
 def server_of(spec: str, model: BaseChatModel) -> dict[str, Any]:
-    """Return which kind of server answers, and the models that it says it has.
+    """Return the kind of server that answers, and the models that it says it has.
 
     Args:
         spec: As in `chat_model`.
@@ -106,9 +106,9 @@ class Fingerprints(BaseCallbackHandler):
         """Note the fingerprint of a reply."""
         for generations in response.generations:
             for one in generations:
-                said = getattr(getattr(one, "message", None), "response_metadata", {}).get("system_fingerprint")
-                if isinstance(said, str) and said:
-                    self.found.add(said[:LONGEST_NAME])
+                fingerprint = getattr(getattr(one, "message", None), "response_metadata", {}).get("system_fingerprint")
+                if isinstance(fingerprint, str) and fingerprint:
+                    self.found.add(fingerprint[:LONGEST_NAME])
 
 
 GIT_TIMEOUT_S = 10.0

@@ -16,6 +16,7 @@ import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -47,7 +48,7 @@ class RayJob:
         db: `postgresql://…`, for checkpoints; `repr` hides it.
         encryption_key: Encrypts the checkpoints, as `open_checkpointer` takes it; `repr` hides it.
         seal_key: Seals them, alike.
-        critic: Spec of the model that judges; `None` or `self`: the writer.
+        critic: Who judges, as `--critic` names it; `None` or `self`: the writer.
         model_options: `temperature`, `max_output_tokens` and `seed` of the writer; `timeout_s`, which is the critic's
             too.
         limits: Budgets for each problem.
@@ -150,6 +151,7 @@ class Worker:
 
     async def _built(self, job: RayJob) -> Method:
         from ...models import PriceTable, chat_model
+        from ...nodes.critics.registry import SELF, named_critic
         from ...state import open_checkpointer
 
         async with self._building:
@@ -159,7 +161,8 @@ class Worker:
                 )
                 writer = chat_model(job.model, **job.model_options)
                 patience = {name: value for name, value in job.model_options.items() if name == "timeout_s"}
-                judge = None if job.critic is None or job.critic == "self" else chat_model(job.critic, **patience)
+                judging_model = partial(chat_model, **patience)
+                judge = None if job.critic in (None, SELF) else named_critic(job.critic, writer, judging_model)
                 prices = None if job.prices is None else PriceTable(job.prices)
                 if job.rpm or job.tpm:
                     rpm, tpm = (None if rate is None else rate / self._workers for rate in (job.rpm, job.tpm))
@@ -355,8 +358,8 @@ class _WorkerPool:
         self._alive.discard(worker)
         self._deaths += 1
         if self._deaths >= MOST_DEATHS:  # a problem that kills who works on it would go on for ever
-            said = " ".join(masked(str(error)).split())[:LONGEST_SAID] or type(error).__name__
-            died = RuntimeError(f"{self._deaths} workers died and no problem was finished between; the last: {said}")
+            reason = " ".join(masked(str(error)).split())[:LONGEST_SAID] or type(error).__name__
+            died = RuntimeError(f"{self._deaths} workers died and no problem was finished between; the last: {reason}")
             self._free.put_nowait(died)
         else:
             self._add()
@@ -382,7 +385,7 @@ def _connected() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ImportError(f'--engine ray needs an extra: pip install "redraft[ray]" ({error})') from None
+        raise ImportError(f'--engine ray needs an extra: pip install ".[ray]" in a checkout ({error})') from None
     if not ray.is_initialized():
         raise RuntimeError("Ray is not connected: call ray.init() before")
     return ray

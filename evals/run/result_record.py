@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...state.events import CRITIQUE_KINDS, Event
 from ...state.summary import current_run
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-__all__ = ["Iteration", "Program", "ResultRecord", "Sample", "failed_record", "result_record"]
+__all__ = ["Iteration", "Program", "ResultRecord", "Sample", "failed_record", "iterations", "result_record", "worth_of"]
 
 IterationType = Literal["initial_generation", "feedback", "refinement"]
 
@@ -31,6 +29,9 @@ class Sample(BaseModel):
     vote: str | None = Field(description="The answer that it was counted for; null where none could be read.")
     predicted_answer: str | None = Field(description="The answer that the scorer reads out of the text.")
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
+    grade: float | None = Field(
+        default=None, ge=0, le=1, description="By a score of one's own; null where there is right and wrong only."
+    )
     tokens_used: int | None = Field(ge=0, le=MOST, description="Null where the provider reports none.")
     cut_off: bool = Field(default=False, description="It met the limit of output tokens.")
 
@@ -63,6 +64,9 @@ class Iteration(BaseModel):
         default=None, ge=0, le=MOST, description="Those of them that came out; null in results of 0.1."
     )
     is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
+    grade: float | None = Field(
+        default=None, ge=0, le=1, description="By a score of one's own; null where there is right and wrong only."
+    )
     by: str = Field(default="", description="Which model wrote it, or which critic said it.")
     refiner: str = Field(default="", description="Refinement: which of several refiners it was.")
     accepted: bool | None = Field(default=None, description="Feedback: whether it accepts; null if it can't be read.")
@@ -89,7 +93,12 @@ class ResultRecord(BaseModel):
         description="The gold answer as the scorer takes it, so that the texts can be judged again: a number as text, "
         "the words, a text, or hidden tests; null in records of before there was this field.",
     )
-    is_correct: bool | None = Field(description="By the gold answer; null where there is none.")
+    is_correct: bool | None = Field(
+        description="By the gold answer, or a score of one's own that is 1; null where there is none."
+    )
+    grade: float | None = Field(
+        default=None, ge=0, le=1, description="By a score of one's own; null where there is right and wrong only."
+    )
     is_correct_per_feedback: bool = Field(description="Whether the critics accepted the answer.")
     final_solution: str
     num_iterations: int = Field(ge=0, le=MOST)
@@ -104,11 +113,16 @@ class ResultRecord(BaseModel):
 
     @property
     def cut_off(self) -> tuple[int, int]:
-        """How many drafts, samples among them, met the limit of output tokens, and of how many."""
+        """Number of drafts, samples among them, that met the limit of output tokens, and of all."""
         written = [step for step in self.iterations_log if step.type != "feedback"]
         drafts = [sample.cut_off for step in written for sample in step.samples]
         drafts += [step.cut_off for step in written if not step.samples]
         return sum(drafts), len(drafts)
+
+
+def worth_of(step: ResultRecord | Iteration | Sample) -> float:
+    """Return the score of an answer, a draft or a sample: right is 1, and what has no verdict 0."""
+    return float(step.is_correct is True if step.grade is None else step.grade)
 
 
 def result_record(
@@ -117,7 +131,7 @@ def result_record(
     question_id: str,
     question: str,
     read_answer: Callable[[str], Any],
-    is_correct: Callable[[str], bool] | None = None,
+    is_correct: Callable[[str], bool | float | None] | None = None,
     ground_truth: str | None = None,
     gold: Any = None,
 ) -> ResultRecord:
@@ -130,13 +144,17 @@ def result_record(
         question_id: Names the problem within its dataset.
         question: The problem as the dataset has it.
         read_answer: Reads the answer out of a solution, or returns `None`.
-        is_correct: Judges a solution by the gold answer; `None` where there is none.
+        is_correct: Judges a solution by the gold answer, as right or wrong or by a score from 0 to 1; `None` where
+            there is none.
         ground_truth: The gold answer, as it is to be shown.
         gold: The gold answer as plain data, to judge by once more; see `redraft rescore`.
     """
 
-    def judge(solution: str) -> bool | None:
-        return is_correct(solution) if is_correct else None
+    @cache
+    def judge(solution: str) -> dict[str, Any]:
+        value = is_correct(solution) if is_correct else None
+        graded = isinstance(value, float)
+        return {"is_correct": value == 1 if graded else value, "grade": value if graded else None}
 
     def read(solution: str) -> str | None:
         value = read_answer(solution)
@@ -151,7 +169,7 @@ def result_record(
         predicted_answer=read(answer),
         ground_truth=ground_truth,
         gold=gold,
-        is_correct=judge(answer),
+        **judge(answer),
         is_correct_per_feedback=output["accepted_by"] is not None,
         final_solution=answer,
         num_iterations=output["rounds"],
@@ -162,44 +180,59 @@ def result_record(
         cost_usd=output["usage"]["cost_usd"],
         error=failed,
         seconds=output["usage"]["seconds"],
-        iterations_log=[
-            Iteration(
-                iteration=event["round"],
-                type=kind,
-                solution=solution,
-                predicted_answer=read(solution),
-                feedback=feedback,
-                tokens_used=event["usage"]["total_tokens"],
-                prompt_tokens=event["usage"]["input_tokens"],
-                completion_tokens=event["usage"]["output_tokens"],
-                is_correct=judge(solution),
-                by=event.get("critic", event["by"]),
-                refiner=event.get("refiner", ""),
-                accepted=event.get("accepted"),
-                score=event.get("score"),
-                verifier=bool(event.get("verifier")),
-                rejected=event.get("rejected", "") if kind == "refinement" else "",
-                seconds=event["usage"]["seconds"],
-                cut_off=event.get("cut_off", False),
-                samples=[
-                    Sample(
-                        text=one["text"],
-                        vote=one["vote"],
-                        predicted_answer=read(one["text"]),
-                        is_correct=judge(one["text"]),
-                        tokens_used=one["total_tokens"],
-                        cut_off=one["cut_off"],
-                    )
-                    for one in event.get("samples", ())
-                ],
-                programs=[
-                    Program(program=one["program"], answer=one["answer"], output=one.get("output", ""))
-                    for one in event.get("evidence", {}).get("programs", ())
-                ],
-            )
-            for event, kind, solution, feedback in _steps(current_run(output["events"]))
-        ],
+        iterations_log=iterations(output["events"], read, judge),
     )
+
+
+def iterations(
+    events: Sequence[Event],
+    read: Callable[[str], str | None] = lambda _: None,
+    judge: Callable[[str], Mapping[str, Any]] = lambda _: {"is_correct": None},
+) -> list[Iteration]:
+    """Return the steps of the last run of a record.
+
+    Args:
+        events: The record of a thread.
+        read: Reads the answer out of a solution.
+        judge: Returns the fields `is_correct` and `grade` of a solution.
+    """
+    return [
+        Iteration(
+            iteration=event["round"],
+            type=kind,
+            solution=solution,
+            predicted_answer=read(solution),
+            feedback=feedback,
+            tokens_used=event["usage"]["total_tokens"],
+            prompt_tokens=event["usage"]["input_tokens"],
+            completion_tokens=event["usage"]["output_tokens"],
+            **judge(solution),
+            by=event.get("critic", event["by"]),
+            refiner=event.get("refiner", ""),
+            accepted=event.get("accepted"),
+            score=event.get("score"),
+            verifier=bool(event.get("verifier")),
+            rejected=event.get("rejected", "") if kind == "refinement" else "",
+            seconds=event["usage"]["seconds"],
+            cut_off=event.get("cut_off", False),
+            samples=[
+                Sample(
+                    text=one["text"],
+                    vote=one["vote"],
+                    predicted_answer=read(one["text"]),
+                    **judge(one["text"]),
+                    tokens_used=one["total_tokens"],
+                    cut_off=one["cut_off"],
+                )
+                for one in event.get("samples", ())
+            ],
+            programs=[
+                Program(program=one["program"], answer=one["answer"], output=one.get("output", ""))
+                for one in event.get("evidence", {}).get("programs", ())
+            ],
+        )
+        for event, kind, solution, feedback in _steps(current_run(events))
+    ]
 
 
 def failed_record(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..._files import appended, write_file
 from .result_record import ResultRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from io import FileIO
-    from types import TracebackType
 
 __all__ = [
     "ResultFile",
@@ -64,13 +62,13 @@ class ResultFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = locked_folder(self.path.parent)
         try:
-            kept = _whole_lines(self.path)
-            self.records = read_results(self.path, upto=kept)
+            whole = _whole_lines(self.path)
+            self.records = read_results(self.path, upto=whole)
             # Unbuffered: a record is one write, and one that did not fit is noticed at once.
             self._file = appended(self.path)
             # After the reading: a file with a bad line in its middle is left as it is.
-            if kept < self.path.stat().st_size:
-                self._file.truncate(kept)
+            if whole < self.path.stat().st_size:
+                self._file.truncate(whole)
         # `with` calls no __exit__ for an __enter__ that raised, and the lock would stay.
         except BaseException:
             self.__exit__(None, None, None)
@@ -107,10 +105,10 @@ class ResultFile:
 
     def drop(self, unwanted: Callable[[ResultRecord], bool]) -> int:
         """Take records out, so that their problems can be run again, and return how many. All at once or not at all."""
-        kept = [record for record in self.records.values() if not unwanted(record)]
-        dropped = len(self.records) - len(kept)
+        wanted = [record for record in self.records.values() if not unwanted(record)]
+        dropped = len(self.records) - len(wanted)
         if dropped:
-            self.rewrite(kept)
+            self.rewrite(wanted)
         return dropped
 
     def rewrite(self, records: Iterable[ResultRecord]) -> None:

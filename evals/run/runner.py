@@ -46,7 +46,7 @@ class Outcome(TypedDict):
     usage: Usage
     """Tokens, dollars and calls, also where it raised."""
     seconds: float
-    """How long it took here; time before a resume is not counted."""
+    """Seconds that it took here; time before a resume is not counted."""
 
 
 async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], thread_id: str) -> Outcome:
@@ -66,21 +66,21 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
     graph: Any = method.graph
     try:
         # Without any, those that the graph was built with hold.
-        given: Any = {"task": task, **({"limits": dict(limits)} if limits else {})}
+        task_input: Any = {"task": task, **({"limits": dict(limits)} if limits else {})}
         if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
-            given, config = await Thread(graph, thread_id).aready(), compared(config)
+            task_input, config = await Thread(graph, thread_id).aready(), compared(config)
         # A call that was paid for is on the disk before the next one begins.
-        output = dict(await graph.ainvoke(given, config, durability="sync" if graph.checkpointer else None))
+        output = dict(await graph.ainvoke(task_input, config, durability="sync" if graph.checkpointer else None))
     except Exception as error:
         # A database that is lost or full says nothing about the problem, so it must not count as a wrong answer.
         if _of_storage(error):
             raise ConnectionError(f"the checkpoints can't be kept: {error}") from error
         events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
         # It lands in results.jsonl, which is passed around and never encrypted.
-        said = masked(f"{type(error).__name__}: {error}")
+        message = masked(f"{type(error).__name__}: {error}")
         unrecorded: Usage = getattr(error, "redraft_usage", NO_USAGE)
         used = add_usage([usage_total(events or []), unrecorded])
-        return Outcome(output=None, error=said, usage=used, seconds=perf_counter() - start)
+        return Outcome(output=None, error=message, usage=used, seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
 
 
@@ -106,12 +106,12 @@ def _scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: boo
         "gold": dataset.plain_gold(problem),
     }
     if outcome["output"] is None:
-        said = outcome["error"] or "it came to no answer"
-        return failed_record(said, **named, usage=outcome["usage"], seconds=outcome["seconds"], oracle=oracle)
+        message = outcome["error"] or "it came to no answer"
+        return failed_record(message, **named, usage=outcome["usage"], seconds=outcome["seconds"], oracle=oracle)
     return result_record(
         outcome["output"],
         read_answer=dataset.read_answer,
-        is_correct=lambda solution: dataset.is_correct(problem, solution),
+        is_correct=lambda solution: dataset.verdict(problem, solution),
         **named,
     )
 
@@ -294,7 +294,7 @@ class RateLimits(AsyncCallbackHandler):
         try:
             from aiolimiter import AsyncLimiter
         except ImportError as error:
-            raise ImportError(f'rate limits need an extra: pip install "redraft[evals]" ({error})') from None
+            raise ImportError(f'rate limits need an extra: pip install ".[evals]" in a checkout ({error})') from None
         for name, rate in (("rpm", rpm), ("tpm", tpm)):
             if rate is not None and not rate > 0:
                 raise ValueError(f"{name} must be above 0, not {rate!r}")

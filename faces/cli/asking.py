@@ -7,18 +7,14 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...state.threads.answers import same_draft
 from ..problems import command
-from ..views.console import show_event
+from ..views.console import Screen, show_event
 from ..views.wording import score_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..views.console import Screen
 
 __all__ = ["ask_person", "can_ask", "how_to_answer", "keep_edit", "show_waiting", "typed_line"]
 
@@ -32,21 +28,25 @@ def can_ask(screen: Screen) -> bool:
     return sys.stdin.isatty() and screen.progress.is_terminal
 
 
-def ask_person(screen: Screen, question: Mapping[str, Any], *, shown: bool) -> dict[str, Any] | None:
+def ask_person(screen: Screen, question: Mapping[str, Any], *, printed: bool) -> dict[str, Any] | None:
     """Show a draft with what was said about it, and return what the person replies; `None` leaves it for later.
 
     Args:
         screen: Where to.
         question: As `Thread.question` gives it.
-        shown: Draft and critiques stand on the screen already.
+        printed: Draft and critiques stand on the screen already.
     """
     screen.line("")
     turn = f"{question['by']}, your turn" if _named(question) else "your turn"
     screen.line(
         (turn, "bold magenta"), f" · round {question['round']}", (f" · score {score_of(question.get('score'))}", "dim")
     )
-    if not shown:
-        _show(screen, question)
+    if not printed:
+        for part, style in (("task", "dim"), ("draft", "cyan")):
+            screen.line((part, style), indent=2)
+            screen.block(str(question[part]), indent=4)
+        for critique in question["critiques"]:
+            show_event(screen, {"kind": "critique", **critique})
     if question.get("error"):
         screen.line((str(question["error"]), "red"), indent=2)
     while True:
@@ -99,28 +99,17 @@ def how_to_answer(question: Mapping[str, Any], *, thread_id: str, db: str) -> di
 
 def keep_edit(reply: Mapping[str, Any]) -> str:
     """Save the draft of a reply that nobody took, and return where, in words; nothing where it holds none."""
-    return f"; your text is kept in {_saved(reply['draft'])}" if reply.get("draft") else ""
+    if not reply.get("draft"):
+        return ""
+    handle, name = tempfile.mkstemp(prefix="redraft-draft-", suffix=".txt")
+    with open(handle, "w", encoding="utf-8", errors="surrogateescape") as file:  # each byte as it was
+        file.write(reply["draft"])
+    return f"; your text is kept in {name}"
 
 
 def _named(question: Mapping[str, Any]) -> bool:
     """Tell if the person has a name of their own; `human` is asked where nobody was named."""
     return str(question.get("by", NOBODY)) != NOBODY
-
-
-def _saved(text: str) -> str:
-    handle, name = tempfile.mkstemp(prefix="redraft-draft-", suffix=".txt")
-    with open(handle, "w", encoding="utf-8", errors="surrogateescape") as file:  # each byte as it was
-        file.write(text)
-    return name
-
-
-def _show(screen: Screen, question: Mapping[str, Any]) -> None:
-    screen.line(("task", "dim"), indent=2)
-    screen.block(str(question["task"]), indent=4)
-    screen.line(("draft", "cyan"), indent=2)
-    screen.block(str(question["draft"]), indent=4)
-    for critique in question["critiques"]:
-        show_event(screen, {"kind": "critique", **critique})
 
 
 def typed_line(screen: Screen, prompt: str) -> str | None:
@@ -157,15 +146,10 @@ def _in_editor(screen: Screen, editor: str, draft: str) -> str | None:
         except (OSError, ValueError) as error:
             trouble = str(error)
         # Within the block: after it the folder is gone, with what was written.
-        trouble += _kept_if_new(path, draft)
+        text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+        trouble += keep_edit({"draft": text}) if text.strip() and not same_draft(text, draft) else ""
     screen.line((f"the editor {editor!r} can't be used: {trouble}", "yellow"))
     return None
-
-
-def _kept_if_new(path: Path, draft: str) -> str:
-    """Save what an editor wrote before it failed, and return where, in words; nothing where it wrote nothing new."""
-    text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
-    return "" if not text.strip() or same_draft(text, draft) else keep_edit({"draft": text})
 
 
 def _typed_lines(screen: Screen) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typer import Typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,9 +14,6 @@ from typer.main import get_command as built
 
 from ..._plugins import load_plugin, plugins
 from ..problems import bad_input
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["COMMANDS", "CommandGroup", "LazyCommand", "all_commands", "with_rooms"]
 
@@ -305,6 +303,7 @@ COMMANDS = (
         (
             "redraft export run-1f0c",
             "redraft export run-1f0c -o - | redraft import - --db postgresql://me@host/runs",
+            "redraft export gsm8k --preferences pairs.jsonl --sft accepted.jsonl",
         ),
     ),
     LazyCommand(

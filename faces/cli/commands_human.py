@@ -50,8 +50,8 @@ def answer(
     if sum(value is not None for value in ways.values()) != 1:
         raise BadInputError(f"answer with one of {', '.join(ways)}")
     with bad_input():
-        text = None if draft is None else _read(draft)
-        reply = answer_of(accept=accept, feedback=feedback, draft=text, stop=end, score=score)
+        text = None if draft is None else sys.stdin.read() if draft == "-" else Path(draft).read_text(encoding="utf-8")
+        reply = answer_of(accept=accept, feedback=feedback, draft=text and text.rstrip("\n"), stop=end, score=score)
     screen = Screen(as_json=as_json)
     try:
         with opened(db) as saver:
@@ -106,8 +106,3 @@ def stop(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> N
             (following, "cyan"),
         ),
     )  # fmt: skip
-
-
-def _read(path: str) -> str:
-    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    return text.rstrip("\n")

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import FunctionType
+from typing import Annotated, Any
 
 import typer
 
 from ..._files import write_file
+from ..._plugins import default_plugin
 from ..problems import DEFAULT_DB, BadInputError, bad_input
-from ..sessions import checked_row, checked_thread_id, encryption_key, known_id, opened, seal_key
+from ..sessions import checked_thread_id, encryption_key, every_row, known_id, opened, seal_key
 from ..views.console import Screen
 from ..views.wording import amount, checked_reason
 from .asking import can_ask, typed_line
 from .commands_threads import file_name
-from .options import AsJson, Db, ThreadId, age
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ...state.storage.index import RunRow
+from .options import AsJson, Db, ThreadId, age, thread_ids
 
 __all__ = ["copy_thread", "delete", "export", "import_thread", "prune", "rekey", "seal"]
 
@@ -58,7 +56,9 @@ def delete(
     with opened(db) as saver:
         wanted = list(dict.fromkeys(thread_ids))
         for thread_id in wanted:
-            checked_row(saver, thread_id)
+            # A thread that LangGraph's own saver wrote has checkpoints, and no row.
+            if not (saver.runs.get(thread_id) or saver.get_tuple({"configurable": {"thread_id": thread_id}})):
+                raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
         _delete(screen, saver, wanted, yes=yes)
 
 
@@ -77,12 +77,12 @@ def prune(
 ) -> None:
     """Delete the threads that nobody has touched for a while."""
     before = (datetime.now(UTC) - age(older_than, "--older-than")).isoformat(timespec="microseconds")
-    kept = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
+    exempt = {None if checked_reason(reason) == "unfinished" else reason for reason in keep or ()}
     screen = Screen(as_json=as_json)
     with opened(db) as saver:
         with bad_input():
-            rows = _every_row(saver)
-            wanted = [row.thread_id for row in rows if row.updated_at < before and row.stop_reason not in kept]
+            rows = every_row(saver.runs)
+            wanted = [row.thread_id for row in rows if row.updated_at < before and row.stop_reason not in exempt]
         if dry_run or not wanted:
             _report(screen, "would delete", wanted, ())
             return
@@ -90,16 +90,49 @@ def prune(
 
 
 def export(
-    thread_id: ThreadId,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID…]",
+            help="A thread. With --preferences or --sft several, and folders of `redraft eval`; default: all threads.",
+            autocompletion=thread_ids,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where it goes; else ID.jsonl; - is stdout.")
     ] = None,
+    preferences: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write training data: rejected and accepted drafts in pairs, as TRL has it."),
+    ] = None,
+    sft: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write training data: the accepted drafts, as TRL has it.")
+    ] = None,
+    oracle: Annotated[
+        bool, typer.Option("--oracle", help="Training data: also what a critic with the gold answers judged.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a thread to a file that `redraft import` takes into any database. It is not encrypted."""
+    """Write a thread to a file that `redraft import` takes into any database. It is not encrypted.
+
+    With `--preferences` or `--sft` it writes training data instead: of each task the drafts that those who judged them
+    accepted or rejected, each with who did. What a critic with the gold answers judged is left out without `--oracle`.
+    """
+    screen = Screen(as_json=as_json)
+    if preferences or sft:
+        if out is not None:
+            raise BadInputError("-o is for a thread; training data goes to the files of --preferences and --sft")
+        with bad_input():
+            write_training_data = default_plugin("redraft.training_data", FunctionType)
+            files = write_training_data(names or (), db=db, preferences_file=preferences, sft_file=sft, oracle=oracle)
+        wrote = ", ".join(f"{one['file']} ({amount(one['rows'], 'row')})" for one in files.values())
+        screen.result(files, lambda screen: screen.line(("wrote ", "dim"), wrote))
+        return
+    if len(names or ()) != 1 or oracle:
+        raise BadInputError("name one thread; several, and --oracle, are for --preferences FILE and --sft FILE")
     with opened(db, read_only=True) as saver:
-        thread_id = known_id(saver, thread_id)
+        thread_id = known_id(saver, (names or [""])[0])
         with bad_input():
             lines = saver.export_thread(thread_id)
     if out is not None and str(out) == "-":
@@ -111,7 +144,7 @@ def export(
     with bad_input():
         write_file(place, "".join(f"{line}\n" for line in lines), private=True)
     data = {"thread_id": thread_id, "file": str(place), "checkpoints": len(lines) - 1}
-    Screen(as_json=as_json).result(data, lambda screen: screen.line(("wrote ", "dim"), str(place)))
+    screen.result(data, lambda screen: screen.line(("wrote ", "dim"), str(place)))
 
 
 def import_thread(
@@ -174,7 +207,7 @@ def seal(
     refused: dict[str, str] = {}
     sealed: list[str] = []
     with opened(db) as saver, bad_input():
-        for thread_id in [row.thread_id for row in _every_row(saver)] if every else thread_ids or ():
+        for thread_id in [row.thread_id for row in every_row(saver.runs)] if every else thread_ids or ():
             if not every and saver.runs.get(thread_id) is None:
                 raise BadInputError(f"there is no thread {thread_id!r} here; `redraft threads` lists those that are")
             try:
@@ -191,14 +224,6 @@ def seal(
     Screen(as_json=as_json).result({"sealed": sealed, "refused": refused}, show)
     if refused:
         raise typer.Exit(1)
-
-
-def _every_row(saver: Any) -> Iterator[RunRow]:
-    """Yield the row of each thread, the newest first, read in pages."""
-    last = None
-    while page := saver.runs.list(limit=500, before=last):
-        yield from page
-        last = page[-1].position
 
 
 def _delete(screen: Screen, saver: Any, thread_ids: Sequence[str], *, yes: bool) -> None:

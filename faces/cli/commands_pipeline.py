@@ -105,10 +105,10 @@ def pipeline(
             db=db,
             watch=LiveRun if trace else QuietRun,
         )
-    if parsed.steps[-1].name == "UseSelfCritique" and (found := _self_critique(values)):
-        values = {**values, "self_critique": found}
+    if parsed.steps[-1].name == "UseSelfCritique" and (result := _self_critique(values)):
+        values = {**values, "self_critique": result}
         if not as_json:
-            _show_self_critique(screen, found)
+            _show_self_critique(screen, result)
     finish(screen, values, thread_id=thread_id, db=db)
 
 
@@ -122,25 +122,25 @@ def _self_critique(values: Mapping[str, Any]) -> dict[str, Any] | None:
 
     if latest_draft(values.get("events") or []) is None:
         return None
-    found = self_critique(values["events"])
+    result = self_critique(values["events"])
     return {
-        "draft": found.draft,
-        "critique": found.critique,
-        "improved_answer": None if found.improved == found.draft else found.improved,
-        "iterations": found.iterations,
-        "confidence": found.confidence,
-        "rating": found.rating,
+        "draft": result.draft,
+        "critique": result.critique,
+        "improved_answer": None if result.improved == result.draft else result.improved,
+        "iterations": result.iterations,
+        "confidence": result.confidence,
+        "rating": result.rating,
     }
 
 
-def _show_self_critique(screen: Screen, found: Mapping[str, Any]) -> None:
+def _show_self_critique(screen: Screen, result: Mapping[str, Any]) -> None:
     """Print the draft, the critique, the improved answer, how often it was improved, and the confidence in it."""
-    answer = found["improved_answer"] or "(none: the draft is the answer)"
-    for title, text in (("draft", found["draft"]), ("critique", found["critique"]), ("improved answer", answer)):
+    answer = result["improved_answer"] or "(none: the draft is the answer)"
+    for title, text in (("draft", result["draft"]), ("critique", result["critique"]), ("improved answer", answer)):
         screen.line("")
         screen.line((title, "bold"))
         screen.block(text or "(none)", indent=2)
     screen.line("")
-    screen.line(("iterations ", "bold"), str(found["iterations"]))
-    confidence = f"{found['rating']} ({score_of(found['confidence'])})"
+    screen.line(("iterations ", "bold"), str(result["iterations"]))
+    confidence = f"{result['rating']} ({score_of(result['confidence'])})"
     screen.line(("confidence ", "bold"), confidence, (", in its own opinion", "dim"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,6 +77,12 @@ def run(
     timeout: Timeout = None,
     prices: Prices = None,
     prompts: PromptFile = None,
+    recipe_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe", metavar="FILE", help="Options from a file, as `redraft tune` writes it; a flag overrides it."
+        ),
+    ] = None,
     draft: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A first draft of your own: it begins with feedback on this one.")
     ] = None,
@@ -93,7 +101,7 @@ def run(
     """Write, get feedback, check and refine until it is right or a limit says stop."""
     from ...nodes.verify.verifiers import RETIRED, verifier
     from ...nodes.writing.prompt_files import builder_prompts
-    from ..run_config import RunConfig, small_model_options
+    from ..run_config import RunConfig, read_recipe, small_model_options
 
     task = sys.stdin.read() if task == "-" else task
     if not task.strip():
@@ -108,25 +116,30 @@ def run(
         patience=patience,
     )
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
-    spec, note = model_or_default(model)
+    with bad_input():
+        written = read_recipe(recipe_file) if recipe_file else {}
+    spec, note = model_or_default(model or written.get("model"))
     with bad_input():
         # The texts and not the path go into the recipe: a thread goes on with what it began with.
         texts = builder_prompts(prompts) if prompts else {}
-    recipe = RunConfig.given(
-        preset=graph,
-        model=spec,
-        critics=critic,
-        verifiers=verify,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens,
-        seed=seed,
-        timeout_s=timeout,
-        prices=prices,
+    graph = written.get("preset", graph) if graph == "refine" else graph
+    flags = {
+        "preset": graph,
+        "model": spec,
+        "critics": critic,
+        "verifiers": verify,
+        "temperature": temperature,
+        "max_output_tokens": max_output_tokens,
+        "seed": seed,
+        "timeout_s": timeout,
+        "prices": prices,
         **options,
-        **{**small_model_options(spec, graph), **texts},
-    )
+        **texts,
+    }
+    by_flag = {name: value for name, value in flags.items() if value is not None and value is not False}
+    recipe = RunConfig.given(**{**small_model_options(spec, graph), **written, **by_flag})
     screen = Screen(as_json=as_json)
-    if options.get("human") and db == "memory" and not can_ask(screen):
+    if recipe.options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
     if note and recipe.asks_model:
         say(note)
@@ -228,7 +241,7 @@ def fork(
     with opened(db) as saver:
         thread_id = known_id(saver, thread_id)
         parents = RunConfig.of_thread(saver, thread_id)
-        reader = any_reader(saver, thread_id)
+        reader = any_reader(saver, thread_id, parents)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
@@ -265,12 +278,13 @@ def demo(model: DemoModel = None, db: Db = DEFAULT_DB, as_json: AsJson = False) 
 
     A model this small fails at some of them; the table at the end says at which.
     """
-    from .demo import results_data, run_demo, show_results
+    from .demo import in_a_sentence, run_demo, show_results
 
     screen = Screen(as_json=as_json)
     with opened(db, create=True) as saver:
         results = run_demo(saver, model=model or "local", screen=screen, db=db)
-    screen.result(results_data(results), lambda screen: show_results(screen, results, db=db))
+    data = {"tasks": [dataclasses.asdict(result) for result in results], "summary": in_a_sentence(results)}
+    screen.result(data, lambda screen: show_results(screen, results, db=db))
 
 
 def _keep_recipe(forked: Thread, recipe: RunConfig, fingerprint: Mapping[str, Any]) -> None:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, ProblemError, RunStoppedError, bad_input
-from ..sessions import any_reader, known_id, listing, opened, read_replay, read_steps, read_thread, read_tree
+from ..sessions import any_reader, known_id, listing, opened, read_thread
 from ..views.console import Screen
-from ..views.drafts import diff_facts
-from ..views.timeline import timeline_facts
+from ..views.drafts import ReadThread, diff_facts, read_values
+from ..views.timeline import timeline_facts, tree_facts, tree_table
 from ..views.wording import checked_reason
 from .options import AsJson, Db, ThreadId
 from .running import outcome_data
@@ -29,7 +29,6 @@ from .thread_views import (
     show_history,
     show_replay,
     show_threads,
-    show_tree,
 )
 
 __all__ = ["diff", "file_name", "history", "html", "replay", "show", "threads", "tree"]
@@ -62,7 +61,7 @@ def threads(
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show every step of a thread with its checkpoint, what it added to the record, tokens, seconds and verdicts."""
-    thread_id, steps = read_steps(db, thread_id)
+    thread_id, steps = read_thread(db, thread_id, "plain_history", lambda thread: thread.history())
     facts = timeline_facts(thread_id, steps)
     costs = {key.removeprefix("total_"): value for key, value in facts.items() if key.startswith("total_")}
     data = {"thread_id": thread_id, "steps": [dataclasses.asdict(step) for step in steps], "total": costs}
@@ -79,7 +78,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a thread came to: its task, every draft with what was said about it, and the answer."""
-    thread_id, values = read_thread(db, thread_id)
+    thread_id, values = read_thread(db, thread_id, "plain_state", read_values)
     with bad_input():
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
@@ -91,13 +90,22 @@ def show(
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show the branches that a thread is part of: its ancestors, and all that was forked from them."""
-    thread_id, branch = read_tree(db, thread_id)
-    Screen(as_json=as_json).result(branch_data(branch), lambda screen: show_tree(screen, branch, marked=thread_id))
+    # Here, since `threads` reads no history.
+    from ...state.dual import drive
+    from ...state.threads.history import family, grow_tree
+
+    thread_id, branch = read_thread(db, thread_id, "plain_state", lambda thread: thread.tree())
+    if isinstance(branch, dict):  # the state, read without LangGraph; the tables have its family too
+        with listing(db) as saver:
+            branch = grow_tree(thread_id, drive(family(saver.runs, thread_id)))
+    Screen(as_json=as_json).result(
+        branch_data(branch), lambda screen: screen.put(tree_table(tree_facts(branch, thread_id)))
+    )
 
 
 def replay(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Recompute a thread's result from its record, without a model call; exit with 1 where they disagree."""
-    thread_id, replayed = read_replay(db, thread_id)
+    thread_id, replayed = read_thread(db, thread_id, "plain_replay", lambda thread: thread.replay())
     task = next((event["text"] for event in reversed(replayed.output["events"]) if event["kind"] == "task"), "")
     output = outcome_data({"task": task, **replayed.output}, thread_id=thread_id)
     data = {"matches": replayed.matches, "differences": list(replayed.differences), **output}
@@ -118,8 +126,8 @@ def diff(
 
     Without rounds, they are the first and the best of a thread, or the best of two threads.
     """
-    first = read_thread(db, thread_id)
-    second = read_thread(db, other) if other is not None else None
+    first = ReadThread(*read_thread(db, thread_id, "plain_state", read_values))
+    second = ReadThread(*read_thread(db, other, "plain_state", read_values)) if other is not None else None
     if second is not None and second.thread_id == first.thread_id and before is None and after is None:
         raise BadInputError("both are the same thread; name one, or two rounds with --before and --after")
     with bad_input():
@@ -130,6 +138,7 @@ def diff(
         "before": facts["before_text"],
         "after": facts["after_text"],
         "changes": [{"kind": kind, "text": text} for kind, text in facts["changes"]],
+        **({"fields": facts["fields"]} if "fields" in facts else {}),
         "because": [{"round": reason["round"], "critiques": reason["events"]} for reason in facts["reasons"]],
     }
     Screen(as_json=as_json).result(data, lambda screen: show_diff(screen, facts))

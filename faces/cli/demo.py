@@ -7,33 +7,24 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
 from ..problems import bad_input, command
-from ..views.console import plain_table
-from ..views.wording import amount, money, reason_style, score_of, seconds
+from ..views.console import Screen, plain_table
+from ..views.timeline import stop_text
+from ..views.wording import amount, money, score_of, seconds
 from .running import run_graph
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..views.console import Screen
-
-__all__ = ["DEMO_REFINE_PROMPT", "DemoTask", "demo_tasks", "run_demo"]
+__all__ = ["DemoTask", "demo_tasks", "in_a_sentence", "run_demo", "show_results"]
 
 TEMPERATURE = 0.7
-MAX_ROUNDS = 3
-
-DEMO_REFINE_PROMPT = """\
-(Try {round}. {feedback})
-
-{task}"""
-"""For a model of 135M parameters: shown its draft, it copies it. The round is named so that, with a fixed seed, the
-same feedback twice does not give the same reply twice."""
+MAX_ROUNDS = 5
+"""As many as the ladder has rungs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +41,9 @@ class DemoTask:
     max_output_tokens: int
     title: str = ""
     answer: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the loop. A model of 135M parameters goes on with a row of worked problems, and another sentence among them
+    would break it, so those are not told what the check wants, and have a refine prompt of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +75,10 @@ def run_demo(saver: Any, *, model: str, screen: Screen, db: str) -> list[DemoRes
     """Refine every bundled task, printing each round as it happens, and return what came of them."""
     results = []
     tasks = demo_tasks()
-    names = _free_names(saver, [task.name for task in tasks])
-    for number, (task, thread_id) in enumerate(zip(tasks, names, strict=True), start=1):
+    # All with the same fresh ending where the database has one of them already.
+    ending = f"-{secrets.token_hex(2)}" if any(saver.runs.get(task.name) for task in tasks) else ""
+    for number, task in enumerate(tasks, start=1):
+        thread_id = f"{task.name}{ending}"
         screen.line("")
         screen.line(
             (f"{number}/{len(tasks)} {thread_id}", "bold"), ("  checked by " + ", ".join(task.verifiers), "dim")
@@ -103,7 +99,7 @@ def show_results(screen: Screen, results: Sequence[DemoResult], *, db: str) -> N
         answer = {True: Text("right", "green"), None: Text("–", "dim")}.get(result.right)
         table.add_row(
             Text(result.thread_id, "bold"),
-            Text(result.stop_reason or "unfinished", reason_style(result.stop_reason)),
+            stop_text(result.stop_reason),
             str(result.rounds),
             score_of(result.score),
             f"{result.total_tokens:,}",
@@ -146,20 +142,8 @@ def in_a_sentence(results: Sequence[DemoResult]) -> str:
     return "; ".join(parts) + "."
 
 
-def _ends_in(text: str, expected: str) -> bool:
-    """Tell if the last line of a worked solution gives this number."""
-    from ...nodes.verify.numeric_answers import same_number
-
-    lines = text.strip().splitlines() or [""]
-    return same_number(lines[-1], expected)
-
-
-def results_data(results: Sequence[DemoResult]) -> dict[str, Any]:
-    """Return the results as JSON holds them."""
-    return {"tasks": [asdict(result) for result in results], "summary": in_a_sentence(results)}
-
-
 def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: Screen, db: str) -> DemoResult:
+    from ...nodes.verify.numeric_answers import same_number
     from ...state.limits import Limits
     from ..run_config import RunConfig
 
@@ -169,15 +153,13 @@ def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: 
         temperature=TEMPERATURE,
         seed=task.seed,
         max_output_tokens=task.max_output_tokens,
-        refine_prompt=DEMO_REFINE_PROMPT,
-        memory="last",
-        tell_checks=False,
+        **task.options,
     )
     with bad_input():
         graph = recipe.build(saver)
     task_input = {"task": task.task, "limits": Limits(max_rounds=MAX_ROUNDS)}
     values, _ = run_graph(graph, task_input, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
-    usage = values["usage"]
+    usage, lines = values["usage"], values["answer"].strip().splitlines() or [""]
     return DemoResult(
         thread_id=thread_id,
         title=task.title or task.task,
@@ -189,13 +171,5 @@ def _refined(saver: Any, task: DemoTask, *, thread_id: str, model: str, screen: 
         cost_usd=usage["cost_usd"],
         seconds=usage["seconds"],
         expected=task.answer,
-        right=None if task.answer is None else _ends_in(values["answer"], task.answer),
+        right=None if task.answer is None else same_number(lines[-1], task.answer),
     )
-
-
-def _free_names(saver: Any, names: list[str]) -> list[str]:
-    """Return the names as they are, or all with the same fresh ending where the database has one of them already."""
-    if all(saver.runs.get(name) is None for name in names):
-        return names
-    ending = secrets.token_hex(2)
-    return [f"{name}-{ending}" for name in names]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from ..problems import ProblemError, ReaderGoneError, Stopping, debugging
+from ..problems import ProblemError, ReaderGoneError, Stopping
 from .command_list import CommandGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["app", "main"]
 
@@ -93,7 +91,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(error: Exception, code: int, message: str | None = None, *, details: str = "") -> int:
-    if debugging():
+    if os.environ.get("REDRAFT_DEBUG", "") not in ("", "0"):
         raise error
     from ...state.masking import mask_values_of, masked
     from ..views.console import one_line, safe

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
-from ..problems import DEFAULT_DB, BadInputError, ProblemError
+from ..problems import DEFAULT_DB, BadInputError, ProblemError, bad_input
 from ..sessions import OPENAI_DEFAULT, listing
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ PromptFile = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help="Prompts in place of its own, as `redraft tune` writes them.",
+        help="Prompts in place of its own: a file of texts by name.",
         rich_help_panel=MODELS,
     ),
 ]
@@ -187,19 +187,19 @@ def given_limits(current: Mapping[str, Any] | None = None, /, **limits: float | 
     Raises:
         BadInputError: One makes no sense; the message names the option.
     """
-    given = {name: value for name, value in limits.items() if value is not None}
-    if not given:
+    values = {name: value for name, value in limits.items() if value is not None}
+    if not values:
         return {}
     from ...state.limits import Limits
 
     try:
-        Limits(**{**(current or {}), **given})
+        Limits(**{**(current or {}), **values})
     except ValueError as error:
         message = str(error).removeprefix("limits: ")
         for name, option in _OPTION_OF.items():
             message = message.replace(f"{name}=", f"{option} ")
         raise BadInputError(message) from error
-    return given
+    return values
 
 
 def _judging(text: str) -> Any:
@@ -212,11 +212,14 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     They stand behind `--verify` on the help page, each with the graphs that it is for.
     """
     from ...graphs.registry import known_options, registered
-    from ...nodes.verify.verifiers import known_verifiers
+    from ...nodes.verify.verifiers import known_verifiers, type_in
 
     presets = [preset for preset in registered() if not preset.own_command]
     names = ", ".join(preset.name for preset in presets)
-    checks = " · ".join(f"{kind.name}:{kind.argument}".rstrip(":") for kind in known_verifiers().values())
+    checks = " · ".join(
+        f"{kind.name}:{kind.argument}".rstrip(":") + (f" ({kind.line})" if kind.line else "")
+        for kind in known_verifiers().values()
+    )
     flags = {
         "graph": Annotated[str, typer.Option(metavar="NAME", help=f"The workflow: {names}.")],
         "critic": _judging(f"{critic_help()} May be repeated."),
@@ -235,8 +238,11 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     every = (*before[:place], *added, *before[place:])
 
     @wraps(command)
-    def with_options(**given: Any) -> None:
-        command(**given)
+    def with_options(**values: Any) -> None:
+        if values["answer_type"] is not None:
+            with bad_input():  # the schema and not its file goes into the recipe
+                values["answer_type"] = type_in(values["answer_type"])
+        command(**values)
 
     parameters = [
         one.replace(kind=Parameter.KEYWORD_ONLY, annotation=flags.get(one.name, one.annotation)) for one in every

@@ -11,7 +11,7 @@ import typer
 
 from ...state.threads.answers import newest_question
 from ..problems import BadInputError, ReaderGoneError, RunStoppedError, Stopping, bad_input, command
-from ..views.console import LiveRun, one_line, show_requirements
+from ..views.console import LiveRun, Screen, one_line, show_requirements
 from ..views.wording import STOP_WORDS, amount, money, reason_style, score_of, seconds, tokens_of
 from .asking import ask_person, can_ask, how_to_answer, keep_edit, show_waiting, typed_line
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from ...state import Thread
     from ..run_config import RunConfig
-    from ..views.console import Screen
 
-    Given: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
+    Start: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
 
 __all__ = [
     "RESULT_KEYS",
@@ -47,33 +46,33 @@ UNACCEPTED = 3
 
 def run_graph(
     graph: Any,
-    given: Given,
+    start: Start,
     *,
     thread_id: str,
     recipe: RunConfig,
     screen: Screen,
     db: str,
     watch: type[LiveRun] = LiveRun,
-    shown: set[int] | None = None,
+    printed: set[int] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Run a thread to its end or to a question for a person, printing it as it happens.
 
     Args:
         graph: A compiled graph with a checkpointer.
-        given: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
+        start: The task and limits of a new run, what `Thread.ready` says to go on with, or what answers a person's
             question. A callable is called for it, in a thread, once this process is the one that runs the thread.
         thread_id: The thread.
         recipe: Kept with the run.
         screen: Where progress goes.
         db: Named in what is said about resuming.
         watch: Prints what happens.
-        shown: The rounds whose drafts are printed are added to it.
+        printed: The rounds whose drafts are printed are added to it.
 
     Returns:
         The values of its state, and the question that it waits with.
 
     Raises:
-        BadInputError: Somebody else runs the thread right now, or `given` makes no sense.
+        BadInputError: Somebody else runs the thread right now, or `start` makes no sense.
         RunStoppedError: Before the first draft the model raised, the run was interrupted, `redraft stop` asked it to
             stop, or nobody reads what it prints. The thread is kept.
     """
@@ -83,7 +82,7 @@ def run_graph(
     from ...state.threads.lease import LeaseHolder
 
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "metadata": recipe.metadata()}
-    if callable(given):  # it is what `Thread` says to go on with
+    if callable(start):  # it is what `Thread` says to go on with
         config = compared(config)
     values: dict[str, Any] = {}
     interrupts: Sequence[Any] = ()
@@ -94,8 +93,8 @@ def run_graph(
             with bad_input():
                 control = await stack.enter_async_context(LeaseHolder(graph.checkpointer).leased(thread_id))
                 # Only now, since nobody else can change the thread any more.
-                begun = await asyncio.to_thread(given) if callable(given) else given
-            live = watch(screen, stack.enter_context(screen.thinking()), shown)
+                begun = await asyncio.to_thread(start) if callable(start) else start
+            live = watch(screen, stack.enter_context(screen.thinking()), printed)
             # One stream of two kinds: progress to show, and the state, of which the last one is the result.
             async for mode, item in graph.astream(
                 begun, config, stream_mode=["custom", "values"], durability="sync", control=control
@@ -115,24 +114,27 @@ def run_graph(
     except BadInputError:
         raise
     except KeyboardInterrupt:
-        kept = graph.checkpointer.get_tuple(config) is not None
-        raise interrupted(thread_id, db, kept=kept) from None
+        saved = graph.checkpointer.get_tuple(config) is not None
+        raise interrupted(thread_id, db, saved=saved) from None
     except GraphDrained as drained:
-        hint = _how_to_resume(thread_id, db, kept=True)
+        hint = _how_to_resume(thread_id, db, saved=True)
         raise RunStoppedError(f"{drained.reason}; {hint}", exit_code=STOPPED_FROM_OUTSIDE) from None
     except ReaderGoneError as gone:
         if not graph.get_state(config).next:
             raise  # it had come to its end
-        hint = _how_to_resume(thread_id, db, kept=True)
+        hint = _how_to_resume(thread_id, db, saved=True)
         raise RunStoppedError(f"stopped, since {gone}; {hint}", exit_code=gone.exit_code) from None
     except Exception as error:
-        hint = _how_to_resume(thread_id, db, kept=graph.checkpointer.get_tuple(config) is not None)
-        raise RunStoppedError(f"the run failed: {_error_line(error)}; {hint}") from error
+        hint = _how_to_resume(thread_id, db, saved=graph.checkpointer.get_tuple(config) is not None)
+        from ...state.masking import masked
+
+        line = one_line(masked(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__))[:500]
+        raise RunStoppedError(f"the run failed: {line}; {hint}") from error
     return values or dict(graph.get_state(config).values), newest_question(interrupts) if interrupts else None
 
 
 def run_asking(
-    graph: Any, given: Given, *, thread_id: str, recipe: RunConfig, screen: Screen, db: str
+    graph: Any, start: Start, *, thread_id: str, recipe: RunConfig, screen: Screen, db: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Run a thread, asking whoever sits at the terminal wherever it waits for a person.
 
@@ -145,27 +147,27 @@ def run_asking(
             a draft that was edited for it is kept.
         RunStoppedError: As `run_graph`.
     """
-    shown: set[int] = set()
+    printed: set[int] = set()
     reply: dict[str, Any] | None = None
     while True:
         try:
             values, question = run_graph(
-                graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db, shown=shown
+                graph, start, thread_id=thread_id, recipe=recipe, screen=screen, db=db, printed=printed
             )
         except BadInputError as refused:
             raise BadInputError(f"{refused}{keep_edit(reply or {})}", details=refused.details) from refused
         if question is None or not can_ask(screen):
             return values, question
         try:
-            reply = ask_person(screen, question, shown=question["round"] in shown)
+            reply = ask_person(screen, question, printed=question["round"] in printed)
         except KeyboardInterrupt:
-            raise interrupted(thread_id, db, kept=True) from None
+            raise interrupted(thread_id, db, saved=True) from None
         if reply is None:
             return values, question
         from ...state import Thread
 
         # With round and person, so that it never answers a later question.
-        given = partial(Thread(graph, thread_id).ready_answer, reply, at=question["round"], by=question["by"])
+        start = partial(Thread(graph, thread_id).ready_answer, reply, at=question["round"], by=question["by"])
 
 
 def go_on(
@@ -197,8 +199,8 @@ def go_on(
     recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
     with bad_input():
         thread = Thread(recipe.build(saver), thread_id)
-    given = partial(ready, thread)
-    return run_asking(thread.graph, given, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
+    start = partial(ready, thread)
+    return run_asking(thread.graph, start, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
 def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> RunConfig:
@@ -272,28 +274,25 @@ def _judged(values: Mapping[str, Any]) -> bool:
     return bool(options.get("asks", options.get("judge_last")))
 
 
-def interrupted(thread_id: str, db: str, *, kept: bool) -> RunStoppedError:
+def interrupted(thread_id: str, db: str, *, saved: bool) -> RunStoppedError:
     """Return the error that ends a command on Ctrl-C or SIGTERM."""
-    return RunStoppedError(f"interrupted; {_how_to_resume(thread_id, db, kept=kept)}", exit_code=Stopping.exit_code())
+    return RunStoppedError(f"interrupted; {_how_to_resume(thread_id, db, saved=saved)}", exit_code=Stopping.exit_code())
 
 
-def _how_to_resume(thread_id: str, db: str, *, kept: bool) -> str:
-    if db == "memory" or not kept:
+def _how_to_resume(thread_id: str, db: str, *, saved: bool) -> str:
+    if db == "memory" or not saved:
         return "nothing of it is kept"
     return f"thread {thread_id} is kept, go on with: {command('resume', thread_id, db=db)}"
 
 
-def _error_line(error: Exception) -> str:
-    from ...state.masking import masked
-
-    return one_line(masked(f"{type(error).__name__}: {error}") if str(error) else type(error).__name__)[:500]
-
-
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
+    from ...state.typed_answer import structured_response
+
     data = {"thread_id": thread_id, "task": values.get("task") or "", **{key: values.get(key) for key in RESULT_KEYS}}
     if sources := sources_of(values):
         data["sources"] = sources
+    data |= structured_response(values.get("events") or [])
     if "self_critique" in values:
         data["self_critique"] = values["self_critique"]
     return data

@@ -16,7 +16,8 @@ from ...models.specs import model_name
 from ...state.events import DRAFT_KINDS
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
-from ..views.console import one_line, plain_table, safe, show_event, show_requirements, terminal_width
+from ..views.console import Screen, one_line, plain_table, safe, show_event, show_requirements, terminal_width
+from ..views.timeline import stop_text
 from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size, stripped_words
 from .running import RESULT_KEYS, show_outcome, sources_of
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ...state.storage.index import RunRow
     from ...state.threads.history import HistoryStep, ThreadTree
     from ...state.threads.replay import Replay
-    from ..views.console import Screen
 
 __all__ = [
     "branch_data",
@@ -38,7 +38,6 @@ __all__ = [
     "show_history",
     "show_replay",
     "show_threads",
-    "show_tree",
 ]
 
 
@@ -67,7 +66,7 @@ def show_threads(
         table.add_row(
             Text(safe(row.thread_id), style="bold"),
             Text(moved(row.updated_at), style="dim"),
-            _stopped(row),
+            stop_text(row.stop_reason),
             str(row.rounds),
             score_of(row.score),
             f"{row.total_tokens:,}",
@@ -105,38 +104,6 @@ def branch_data(branch: ThreadTree) -> dict[str, Any]:
         **{key: row.get(key) for key in columns},
         "children": [branch_data(child) for child in branch.children],
     }
-
-
-def show_tree(screen: Screen, branch: ThreadTree, *, marked: str) -> None:
-    """Print a branch and all below it, the thread that was asked for in bold."""
-    from rich.tree import Tree
-
-    root = Tree(_label(branch, marked), guide_style="dim")
-    waiting = [(root, branch)]
-    while waiting:
-        node, parent = waiting.pop()
-        waiting += [(node.add(_label(child, marked)), child) for child in parent.children]
-    screen.put(root)
-
-
-def _label(branch: ThreadTree, marked: str) -> Text:
-
-    label = Text(safe(branch.thread_id), style="bold" if branch.thread_id == marked else "")
-    row = branch.row
-    if row is None:
-        return label.append("  (not kept here)", style="dim")
-    if row.fork_at is not None:
-        where = f"round {row.fork_at}" if isinstance(row.fork_at, int) else f"checkpoint {safe(row.fork_at)}"
-        label.append(f"  from {where}", style="dim")
-    label.append("  ").append_text(_stopped(row))
-    return label.append(
-        f"  {amount(row.rounds, 'round')} · score {score_of(row.score)} · {row.total_tokens:,} tokens", style="dim"
-    )
-
-
-def _stopped(row: RunRow) -> Text:
-
-    return Text(safe(row.stop_reason or "unfinished"), style=reason_style(row.stop_reason))
 
 
 def show_history(
@@ -182,7 +149,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
     Raises:
         ValueError: There is no such draft, or the thread holds no record of ours.
     """
-    from ...state.summary import current_run, summary_of
+    from ...state.summary import current_run, summary_of, wishes
 
     events = values.get("events")
     if not events:
@@ -212,6 +179,7 @@ def drafts_data(values: Mapping[str, Any], number: int | None = None) -> dict[st
         "task": values.get("task") or "",
         "limits": values.get("limits"),
         **{key: values.get(key) for key in RESULT_KEYS},
+        "wishes": wishes(events),
         "requirements": summary.requirements,
         "drafts": drafts,
         "rejected": [dict(event) for event in written if event.get("rejected") and number in (None, event["round"])],
@@ -225,6 +193,8 @@ def show_drafts(
     if whole:
         screen.line(("task", "bold"))
         screen.block(data["task"], indent=2)
+        for wish in data["wishes"]:
+            screen.line(("wanted: ", "dim"), one_line(wish), indent=2)
     for draft in data["drafts"]:
         better = " · the best" if draft["best"] and len(data["drafts"]) > 1 else ""
         screen.line(
@@ -269,8 +239,13 @@ def show_diff(screen: Screen, facts: Mapping[str, Any]) -> None:
     if facts["same"]:
         screen.line(("the two drafts are the same", "dim"))
         return
-    diff = Diff(facts["before_text"], facts["after_text"], tuple(Change(*change) for change in facts["changes"]))
-    if not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
+    diff = Diff(
+        facts["before_text"],
+        facts["after_text"],
+        tuple(Change(*change) for change in facts["changes"]),
+        facts.get("fields", ()),
+    )
+    if diff.fields or not screen.out.is_terminal or screen.out.no_color or not shutil.get_terminal_size().columns:
         screen.block(str(diff))
         return
     styles = {"same": "", "removed": "red strike", "added": "green"}

@@ -13,7 +13,6 @@ from ...state.events import DRAFT_KINDS
 from ..problems import ReaderGoneError
 from .wording import (
     REJECTED_WORDS,
-    STOP_WORDS,
     amount,
     left_out,
     mark,
@@ -21,6 +20,7 @@ from .wording import (
     requirement_status,
     said_nothing,
     score_of,
+    stop_words,
     stripped_words,
     usage_words,
     who_of,
@@ -239,13 +239,13 @@ class LiveRun:
     Args:
         screen: Where to.
         thinking: Says what is going on while nothing is printed.
-        shown: The rounds whose drafts are printed are added to it.
+        printed: The rounds whose drafts are printed are added to it.
     """
 
-    def __init__(self, screen: Screen, thinking: Callable[[str], None], shown: set[int] | None = None) -> None:
+    def __init__(self, screen: Screen, thinking: Callable[[str], None], printed: set[int] | None = None) -> None:
         self._screen = screen
         self._thinking = thinking
-        self._shown = set() if shown is None else shown
+        self._printed = set() if printed is None else printed
         self._place: tuple[int, str] | None = None
         """Of the last heading: the round, and the path where it is one of a search."""
         self.gone: ReaderGoneError | None = None
@@ -270,7 +270,7 @@ class LiveRun:
             self._head(item)
             self._thinking("")
             if kind in DRAFT_KINDS:
-                self._shown.add(item["round"])
+                self._printed.add(item["round"])
             show_event(self._screen, item)
 
     def _head(self, item: Mapping[str, Any]) -> None:
@@ -296,19 +296,60 @@ class QuietRun(LiveRun):
 
 def show_event(screen: Screen, event: Mapping[str, Any], *, indent: int = INDENT) -> None:
     """Print one event of a record."""
-    show = {
-        "draft": _draft,
-        "revision": _draft,
-        "critique": _critique,
-        "human": _critique,
-        "verdict": _verdict,
-        "failure": _failure,
-        "retrieval": _retrieval,
-        "skipped": _skipped,
-        "level": _level,
-        "comparison": _comparison,
-    }.get(event["kind"], _other)
-    show(screen, event, indent)
+    if remark := _remark(event):
+        screen.line(remark, indent=indent)
+        return
+    kind, texts = event["kind"], [str(event.get("text") or "")]
+    head: tuple[tuple[str, str] | str, ...] = (kind, "cyan"), " · ", _details(event)
+    if kind in OPINIONS:
+        sign, style = mark(event.get("accepted"))
+        head = (f"{sign} ", style), _details(event, *_qualified(event))
+        texts = texts if texts[0].strip() else [said_nothing(event)]
+    elif kind == "failure":
+        where = event.get("branch") if event.get("node") == "branch" else event.get("node")
+        head = ((f"failed in {where}: {event.get('error')}", "red"),)
+    elif kind == "retrieval":
+        amounts = (amount(len(event.get(key) or ()), "passage") + word for key, word in PASSAGES if key in event)
+        head = (kind, "cyan"), " · ", _details(event, *amounts)
+    elif kind == "comparison":
+        outcome = f"{event['winner']} is better" if event.get("winner") else "a tie"
+        pair = f"{event.get('first')} and {event.get('second')}"
+        head = (kind, "cyan"), " · ", (f"{event.get('judge')} · {pair}: {outcome}", "dim")
+        texts = [str(reason) for reason in (*(event.get("reasons") or ()), event.get("error") or "")]
+    screen.line(*head, indent=indent)
+    for text in filter(str.strip, texts):
+        screen.block(text, indent=indent + INDENT)
+    if stripped := stripped_words(event):
+        screen.line((stripped, "dim"), indent=indent + INDENT)
+    if reason := event.get("rejected"):
+        screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
+    for number, document in enumerate(event.get("documents") or (), start=1):
+        likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
+        start = shortened(str(document.get("text", "")), 80)
+        screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
+
+
+def _remark(event: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the line, with its style, that is all there is to say of an event; `None` where there is more."""
+    kind, node, text, reason = (event.get(key) for key in ("kind", "node", "text", "stop_reason"))
+    if kind == "skipped":
+        return left_out(event) if node == "branch" else f"{node} changed nothing: {text}", "yellow"
+    if kind == "failure" and event.get("budget"):
+        return f"stopped in {node}: {text}", "yellow"
+    if kind == "level" or (kind == "verdict" and reason is None):
+        return str(text or ""), "dim"
+    if kind == "verdict" and (event.get("out_of_steps") or reason == "undecided"):
+        return str(text), "yellow"
+    return (stop_words(reason), reason_style(reason)) if kind == "verdict" else None
+
+
+def _qualified(event: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the score of a critique, and what else must be known to trust it."""
+    if event.get("score") is not None:
+        yield f"score {score_of(event['score'])}"
+    yield from (words for key, words in TRUST.items() if event.get(key))
+    if event.get("calibration") and event.get("accepted") is None:
+        yield "may not say"
 
 
 def show_requirements(screen: Screen, requirements: Sequence[Mapping[str, Any]]) -> None:
@@ -335,62 +376,6 @@ def _details(event: Mapping[str, Any], *more: str) -> tuple[str, str]:
     return " · ".join(filter(None, parts)), "dim"
 
 
-def _draft(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    screen.line((event["kind"], "cyan"), " · ", _details(event), indent=indent)
-    if event["text"].strip():
-        screen.block(event["text"], indent=indent + INDENT)
-    if taken_off := stripped_words(event):
-        screen.line((taken_off, "dim"), indent=indent + INDENT)
-    if reason := event.get("rejected"):
-        screen.line((f"✗ not a draft: {REJECTED_WORDS.get(reason, reason)}", "red"), indent=indent)
-
-
-def _critique(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    sign, style = mark(event.get("accepted"))
-    score = event.get("score")
-    more = [f"score {score_of(score)}"] if score is not None else []
-    if event.get("oracle"):
-        more.append("knows the gold answer")
-    if event.get("uncalibrated"):
-        more.append("uncalibrated")
-    if event.get("calibration") and event.get("accepted") is None:
-        more.append("may not say")
-    screen.line((f"{sign} ", style), _details(event, *more), indent=indent)
-    screen.block(event["text"] if event["text"].strip() else said_nothing(event), indent=indent + INDENT)
-
-
-def _verdict(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    reason = event.get("stop_reason")
-    if reason is None:
-        screen.line((event["text"], "dim"), indent=indent)
-    elif event.get("out_of_steps") or reason == "undecided":
-        screen.line((event["text"], "yellow"), indent=indent)
-    else:
-        screen.line((f"{STOP_WORDS.get(reason, reason)}", reason_style(reason)), indent=indent)
-
-
-def _failure(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    if event.get("budget"):
-        screen.line((f"stopped in {event.get('node')}: {event['text']}", "yellow"), indent=indent)
-        return
-    where = event.get("branch") if event.get("node") == "branch" else event.get("node")
-    screen.line((f"failed in {where}: {event.get('error')}", "red"), indent=indent)
-    screen.block(event["text"], indent=indent + INDENT)
-
-
-def _retrieval(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    passages = event.get("documents") or []
-    withheld = [f"{amount(len(hidden), 'passage')} withheld"] if (hidden := event.get("withheld")) else []
-    screen.line(
-        ("retrieval", "cyan"), " · ", _details(event, amount(len(passages), "passage"), *withheld), indent=indent
-    )
-    screen.block(event["text"], indent=indent + INDENT)
-    for number, document in enumerate(passages, start=1):
-        likeness = f" · similarity {score_of(document['similarity'])}" if document.get("similarity") is not None else ""
-        start = shortened(str(document.get("text", "")), 80)
-        screen.line((f"[{number}] {document.get('source', '')}{likeness}", "dim"), f"  {start}", indent=indent + INDENT)
-
-
 def _step(screen: Screen, item: Mapping[str, Any]) -> None:
     """Show what an agent does for its draft; its last words are the draft itself."""
     if item["step"] == "tool_call":
@@ -400,30 +385,8 @@ def _step(screen: Screen, item: Mapping[str, Any]) -> None:
         screen.line((f"{item['tool']} → {shortened(item['text'], 160)}", style), indent=INDENT)
 
 
-def _skipped(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
-    text = f"{item.get('node')} changed nothing: {item.get('text')}"
-    screen.line((left_out(item) if item.get("node") == "branch" else text, "yellow"), indent=indent)
-
-
-def _level(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
-    screen.line((str(item.get("text") or ""), "dim"), indent=indent)
-
-
-def _comparison(screen: Screen, item: Mapping[str, Any], indent: int) -> None:
-    """Show what a judge said of two paths of a search."""
-    outcome = f"{item['winner']} is better" if item.get("winner") else "a tie"
-    pair = f"{item.get('first')} and {item.get('second')}"
-    screen.line(("comparison", "cyan"), " · ", (f"{item.get('judge')} · {pair}: {outcome}", "dim"), indent=indent)
-    for remark in (*(item.get("reasons") or ()), item.get("error")):
-        if remark:
-            screen.block(str(remark), indent=indent + INDENT)
-
-
-def _other(screen: Screen, event: Mapping[str, Any], indent: int) -> None:
-    screen.line((str(event["kind"]), "cyan"), " · ", _details(event), indent=indent)
-    if event.get("text"):
-        screen.block(str(event["text"]), indent=indent + INDENT)
-
-
+OPINIONS = ("critique", "human")
+PASSAGES = (("documents", ""), ("withheld", " withheld"))
+TRUST = {"oracle": "knows the gold answer", "uncalibrated": "uncalibrated"}
 BETWEEN_PATHS = ("branch", "select")
 """The nodes of a search that speak of several paths, or of one that never began."""

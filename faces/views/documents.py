@@ -42,6 +42,8 @@ LONGEST_SHOWN = 20_000
 
 AROUND = 300
 """Characters that are shown before and after a change of texts which are too long for a page."""
+MOST_CELLS = 8000
+"""Cells of tables in a text that is drawn as Markdown, of which a line may fill hundreds that nobody wrote."""
 TAGS = {
     "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a",
     "table", "thead", "tbody", "tr", "th", "td",
@@ -65,7 +67,7 @@ def html_environment(*, extra: str = "notebook") -> Environment:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError(f'this needs an extra: pip install "redraft[{extra}]" ({error})') from None
+        raise ImportError(f'this needs an extra: pip install ".[{extra}]" in a checkout ({error})') from None
 
     def shown(value: Any) -> Any:
         return safe(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -168,7 +170,8 @@ def markdown(text: str) -> Any:
     """Return Markdown of models and people as HTML, as `markupsafe.Markup`: parsed by markdown-it, sanitised by nh3.
 
     Raw HTML stays text, images are never fetched, and links go to web addresses only, each with its host in sight.
-    Control characters are visible, and line breaks stay.
+    Control characters are visible, and line breaks stay. A text over `LONGEST_SHOWN`, or whose tables may have over
+    `MOST_CELLS`, stays as it was written.
 
     Raises:
         ImportError: The extra `notebook` or `serve` is not installed.
@@ -176,6 +179,10 @@ def markdown(text: str) -> Any:
     import nh3
     from markupsafe import Markup
 
+    columns = max((row.count("|") for row in text.splitlines() if not row.strip("|-: \t>")), default=0)
+    # With what `cut` says of the rest.
+    if len(text) > LONGEST_SHOWN + 100 or columns * len(text.splitlines()) > MOST_CELLS:
+        return Markup("<pre>{}</pre>").format(safe(text))
     html = _parser().render(safe(text))
     attributes = {**{tag: {"dir"} for tag in ("ul", "blockquote", "table")}, **ATTRIBUTES}
     clean = nh3.clean(
@@ -241,7 +248,6 @@ class Display:
         facts: What the macro shows.
         text: The same in plain text.
         pictures: Gives further facts that are slow or need an extra, when they are first shown.
-        png: Gives the view as an image, for who shows no HTML.
     """
 
     def __init__(
@@ -251,13 +257,11 @@ class Display:
         text: str,
         *,
         pictures: Callable[[], Mapping[str, Any]] | None = None,
-        png: Callable[[], str] | None = None,
     ) -> None:
         self.facts = facts
         self.text = text
         self._view = view
         self._pictures = pictures
-        self._png = png
 
     @cached_property
     def body(self) -> Any:
@@ -280,13 +284,10 @@ class Display:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         try:
-            bundle = {"text/html": self.html}
-            if self._png is not None:
-                bundle["image/png"] = self._png()
+            return {"text/html": self.html, "text/plain": self.text}
         except ImportError as error:
             # A notebook without the extra still shows the text.
             return {"text/plain": f"{self.text}\n\n({error})"}
-        return {**bundle, "text/plain": self.text}
 
     def __str__(self) -> str:
         return self.text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...state.summary import attempts, best_draft, run_options
-from ...state.threads.diffs import Change, Diff, diff_words
+from ...state.summary import Attempt, attempts, run_options, summary_of
+from ...state.threads.diffs import Change, Diff, diff_fields, diff_words
+from ...state.typed_answer import ANSWER_SCHEMA
 from .console import safe
 from .timeline import event_row
 from .wording import score_of
@@ -13,12 +14,11 @@ from .wording import score_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...state.summary import Attempt
+    from ...state.events import Event
     from ...state.threads.thread import Thread
 
 __all__ = [
     "ReadThread",
-    "compared_drafts",
     "diff_facts",
     "diff_text",
     "drafts_of",
@@ -56,10 +56,16 @@ def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
 
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
-    found = state_of(thread.graph, thread.config)
-    raised = next(((task.name, str(task.error).strip('"')) for task in found.tasks if task.error), None)
-    values = found.values
+    snapshot = state_of(thread.graph, thread.config)
+    raised = next(((task.name, str(task.error).strip('"')) for task in snapshot.tasks if task.error), None)
+    values = snapshot.values
     return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}, raised
+
+
+def read_events(thread: Thread | ReadThread) -> list[Event]:
+    """Return the record of a thread."""
+    values = thread.values if isinstance(thread, ReadThread) else read_values(thread)
+    return values.get("events") or []
 
 
 def drafts_of(thread: Thread | ReadThread) -> tuple[list[Attempt], Attempt]:
@@ -69,23 +75,37 @@ def drafts_of(thread: Thread | ReadThread) -> tuple[list[Attempt], Attempt]:
         UnknownThreadError: There is no such thread.
         ValueError: It has no draft yet, or no record of ours.
     """
-    values = thread.values if isinstance(thread, ReadThread) else read_values(thread)
-    events = values.get("events") or []
-    found = attempts(events)
-    best = best_draft(events, keep=run_options(events).get("keep", "best"))
-    if not found or best is None:
+    events = read_events(thread)
+    drafts = attempts(events)
+    best = summary_of(events).answer
+    if not drafts or best is None:
         raise ValueError(f"the thread {thread.thread_id!r} has no draft yet")
-    return found, best
+    return drafts, best
 
 
-def compared_drafts(
+def reasons_between(one: Attempt, two: Attempt, drafts: Sequence[Attempt], *, same_thread: bool) -> list[Attempt]:
+    """Return the drafts whose critiques led to `two`, oldest first: those from `one` on, in the same thread, that it
+    goes back to; else the one that it revises.
+    """
+    by_round = {draft.round: draft for draft in drafts}
+    criticised: list[Attempt] = []
+    draft = two
+    while draft.base is not None and draft.base in by_round and draft.base < draft.round:
+        draft = by_round[draft.base]
+        criticised.append(draft)
+        if not same_thread or draft.round <= one.round:
+            break
+    return [draft for draft in reversed(criticised) if draft.critiques]
+
+
+def diff_facts(
     thread: Thread | ReadThread,
     other: Thread | ReadThread | None = None,
     *,
     before: int | None = None,
     after: int | None = None,
-) -> tuple[Attempt, Attempt, list[Attempt]]:
-    """Return the draft that is compared, the one it is compared with, and all drafts of the thread of the latter.
+) -> dict[str, Any]:
+    """Return the comparison of two drafts as plain data.
 
     Args:
         thread: The first thread.
@@ -98,49 +118,20 @@ def compared_drafts(
         ValueError: There is no such draft.
     """
     mine, mine_best = drafts_of(thread)
-    theirs, theirs_best = drafts_of(other) if other is not None else (mine, mine_best)
-    default = mine[0] if other is None else mine_best
-    one = default if before is None else _of_round(mine, before)
-    two = theirs_best if after is None else _of_round(theirs, after)
-    return one, two, theirs
-
-
-def reasons_between(one: Attempt, two: Attempt, drafts: Sequence[Attempt], *, same_thread: bool) -> list[Attempt]:
-    """Return the drafts whose critiques led to `two`, oldest first: those from `one` on, in the same thread, that it
-    goes back to; else the one that it revises.
-    """
-    by_round = {draft.round: draft for draft in drafts}
-    found: list[Attempt] = []
-    draft = two
-    while draft.base is not None and draft.base in by_round and draft.base < draft.round:
-        draft = by_round[draft.base]
-        found.append(draft)
-        if not same_thread or draft.round <= one.round:
-            break
-    return [draft for draft in reversed(found) if draft.critiques]
-
-
-def diff_facts(
-    thread: Thread | ReadThread,
-    other: Thread | ReadThread | None = None,
-    *,
-    before: int | None = None,
-    after: int | None = None,
-) -> dict[str, Any]:
-    """Return the comparison of two drafts as plain data.
-
-    Raises:
-        UnknownThreadError: There is no such thread.
-        ValueError: There is no such draft.
-    """
-    one, two, drafts = compared_drafts(thread, other, before=before, after=after)
+    drafts, theirs_best = drafts_of(other) if other is not None else (mine, mine_best)
+    first = mine[0] if other is None else mine_best
+    one = first if before is None else _of_round(mine, before)
+    two = theirs_best if after is None else _of_round(drafts, after)
     same_thread = other is None or other.thread_id == thread.thread_id
+    typed = ANSWER_SCHEMA in run_options(read_events(thread))
+    diff = (diff_fields if typed else diff_words)(one.text, two.text)
     return {
         "before": _named(one, thread, same_thread=same_thread),
         "after": _named(two, other or thread, same_thread=same_thread),
         "before_text": one.text,
         "after_text": two.text,
-        "changes": [(change.kind, change.text) for change in diff_words(one.text, two.text).changes],
+        "changes": [(change.kind, change.text) for change in diff.changes],
+        **({"fields": diff.fields} if typed else {}),
         "same": one.text == two.text,
         "reasons": [
             {
@@ -154,7 +145,7 @@ def diff_facts(
 
 
 def diff_text(facts: Mapping[str, Any]) -> str:
-    """Return the comparison in plain text: removed words in `[-…-]`, added ones in `{+…+}`."""
+    """Return the comparison in plain text: removed words in `[-…-]`, added ones in `{+…+}`; fields of typed drafts."""
     lines = [f"from {_line(facts['before'])}", f"to   {_line(facts['after'])}"]
     for reason in facts["reasons"]:
         lines.append(f"because, about round {reason['round']}:")
@@ -165,7 +156,9 @@ def diff_text(facts: Mapping[str, Any]) -> str:
     if facts["same"]:
         lines.append("the two drafts are the same")
     else:
-        lines.append(str(Diff("", "", tuple(Change(kind, text) for kind, text in facts["changes"]))))
+        lines.append(
+            str(Diff("", "", tuple(Change(kind, text) for kind, text in facts["changes"]), facts.get("fields", ())))
+        )
     return safe("\n".join(lines))
 
 

@@ -63,7 +63,7 @@ class Drawing:
         try:
             from mermaid_render import convert  # type: ignore[import-untyped]
         except ImportError as error:
-            raise ImportError(f'drawings need an extra: pip install "redraft[notebook]" ({error})') from None
+            raise ImportError(f'drawings need an extra: pip install ".[notebook]" in a checkout ({error})') from None
         root = ET.fromstring(convert(self.mermaid, theme="neutral"))  # noqa: S314  # just made, by a library
         for element in root.iter():
             # Without namespaces, which ElementTree would write as prefixes that a browser does not read in HTML.
@@ -93,7 +93,7 @@ class Drawing:
                     group.set("class", f"{group.get('class')} taken")
                     rect = group.find("rect")
                     if rect is not None and nodes[name] > 1:
-                        left, top = _moved(group)
+                        left, top = _numbers(group.get("transform", ""))[:2] or (0.0, 0.0)
                         counts.append((left + float(rect.get("width", 0)) / 2 + 16, top + 5, nodes[name]))
                 if name in waiting:
                     group.set("class", f"{group.get('class')} next")
@@ -102,8 +102,10 @@ class Drawing:
                 line = group.find("path")
                 if line is not None and edges[name] > 1:
                     counts.append((*_middle(line.get("d", "")), edges[name]))
-        # The counts stand beside the boxes.
-        _widen(root, 36)
+        # The counts stand beside the boxes: as much room more on the left as on the right.
+        x, y, width, height = _numbers(root.get("viewBox", "0 0 0 0"))
+        root.set("viewBox", f"{x - 36:g} {y:g} {width + 72:g} {height:g}")
+        root.set("width", f"{width + 72:g}")
         above = ET.SubElement(root, "g", {"class": "counts"})
         for x, y, count in counts:
             label = ET.SubElement(above, "text", {"class": "count", "x": f"{x:.1f}", "y": f"{y:.1f}"})
@@ -132,7 +134,7 @@ def draw(graph: Any, *, xray: bool = False) -> Drawing:
         mermaid=_titled(Graph(nodes=nodes, edges=edges).draw_mermaid(), ids),
         edges=tuple((one.source, one.target) for one in drawn.edges),
         # what Mermaid's own text makes of an id with a colon in it
-        ids={key: found.replace(":", "\\3a") for key, found in ids.items()},
+        ids={key: name.replace(":", "\\3a") for key, name in ids.items()},
     )
 
 
@@ -158,14 +160,14 @@ def _titled(mermaid: str, ids: Mapping[str, str]) -> str:
     """Give inner graphs their own names where their ids had to be others."""
     titles = {
         plain: part
-        for key, found in ids.items()
-        for part, plain in zip(key.split(":"), found.split(":"), strict=True)
+        for key, name in ids.items()
+        for part, plain in zip(key.split(":"), name.split(":"), strict=True)
         if part != plain
     }
 
-    def title(found: re.Match[str]) -> str:
-        name = titles.get(found[2])
-        return found[0] if name is None else f'{found[1]}{found[2]}["{_escaped(name)}"]'
+    def title(match: re.Match[str]) -> str:
+        name = titles.get(match[2])
+        return match[0] if name is None else f'{match[1]}{match[2]}["{_escaped(name)}"]'
 
     return re.sub(r"^(\s*subgraph )(\w+)$", title, mermaid, flags=re.MULTILINE)
 
@@ -189,18 +191,6 @@ def _escaped(text: str) -> str:
     )
 
 
-def _widen(root: ET.Element, more: float) -> None:
-    """Make room on the right, and as much on the left."""
-    x, y, width, height = _numbers(root.get("viewBox", "0 0 0 0"))
-    root.set("viewBox", f"{x - more:g} {y:g} {width + 2 * more:g} {height:g}")
-    root.set("width", f"{width + 2 * more:g}")
-
-
-def _moved(group: ET.Element) -> tuple[float, float]:
-    x, y = _numbers(group.get("transform", ""))[:2] or [0.0, 0.0]
-    return x, y
-
-
 def _middle(line: str) -> tuple[float, float]:
     """Return the middle of the longest stretch of a line."""
     numbers = _numbers(line)
@@ -213,7 +203,7 @@ def _middle(line: str) -> tuple[float, float]:
 
 
 def _numbers(text: str) -> list[float]:
-    return [float(found) for found in re.findall(r"-?\d+(?:\.\d+)?", text)]
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", text)]
 
 
 @dataclass

@@ -6,24 +6,20 @@ of them runs a script or fetches anything, and what a model wrote is shown as te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ...state import Thread
 from ...state.dual import drive
 from ...state.threads.kind import compared, kind_of
 from ...state.threads.snapshots import snapshots
-from .console import one_line
-from .curves import curve_facts, curve_pictures, curve_png, curve_text
+from .console import one_line, printed
 from .documents import Display
 from .drafts import diff_facts, diff_text, read_values
-from .drawing import Taken, draw, path_taken
-from .timeline import timeline_facts, timeline_text, tree_facts, tree_text
+from .drawing import Drawing, Taken, draw, path_taken
+from .rounds import score_facts, score_text
+from .timeline import timeline_facts, timeline_text, tree_facts, tree_table
 from .watching import MODES, watching
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .drawing import Drawing
 
 __all__ = ["Display", "alive", "diff", "live", "scores", "show", "timeline", "tree"]
 
@@ -54,7 +50,7 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
         taken = path_taken(drive(snapshots(thread.graph, thread.config)), frozenset(drawing.edges))
     ran = taken or Taken()
     text = drawing.plain()
-    facts = {
+    facts: dict[str, Any] = {
         "name": drawing.name,
         "thread_id": thread.thread_id if thread else None,
         "mermaid": drawing.mermaid,
@@ -65,7 +61,9 @@ def show(graph_or_thread: Any, *, xray: bool = False) -> Display:
         "elsewhere": sorted(node for node in ran.nodes if node not in drawing.ids and node != "__start__"),
     }
     if thread is not None:
-        text += f"\n\n{_path_text(facts)}"
+        path = " → ".join(map(one_line, facts["order"])) + (" …" if facts["cut_order"] else "")
+        waiting = f"; next: {', '.join(map(one_line, facts['waiting']))}" if facts["waiting"] else ""
+        text += f"\n\npath of thread {one_line(thread.thread_id)}: {path or 'nothing yet'}{waiting}"
     return Display("show", facts, text, pictures=lambda: _drawn(drawing, taken))
 
 
@@ -105,11 +103,11 @@ def tree(thread: Thread) -> Display:
         UnknownThreadError: There is no such thread.
     """
     facts = tree_facts(thread.tree(), thread.thread_id)
-    return Display("tree", facts, tree_text(facts))
+    return Display("tree", facts, printed(tree_table(facts)))
 
 
 def scores(thread_or_threads: Thread | Iterable[Thread]) -> Display:
-    """Return the score of each draft and the tokens spent, round by round, of one thread or of several, as an image.
+    """Return the score of each draft and the tokens spent, round by round, of one thread or of several: a curve each.
 
     Raises:
         UnknownThreadError: There is no such thread.
@@ -127,15 +125,8 @@ def scores(thread_or_threads: Thread | Iterable[Thread]) -> Display:
         while name in records:  # another database may hold a thread of the same id
             name, number = f"{thread.thread_id} ({number})", number + 1
         records[name] = events
-    facts = curve_facts(records)
-    text = curve_text(facts)
-    return Display(
-        "scores",
-        {**facts, "described": f"Score and tokens by round of {', '.join(map(one_line, records))}"},
-        text,
-        pictures=lambda: curve_pictures(facts),
-        png=lambda: curve_png(facts),
-    )
+    facts = score_facts(records)
+    return Display("scores", facts, score_text(facts))
 
 
 def live(graph: Any, input: Any = None, config: Mapping[str, Any] | None = None) -> Any:  # noqa: A002  # LangGraph's word
@@ -164,24 +155,24 @@ async def alive(graph: Any, input: Any = None, config: Mapping[str, Any] | None 
     return await _afollowed(graph, input, config)
 
 
-def _followed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
+def _followed(running: Any, graph_input: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
     with watching(running.get_name(), ours=kind_of(running).keeps_record) as watch:
-        for part in running.stream(given, config, **_options(running), **control):
+        for part in running.stream(graph_input, config, **_options(running), **control):
             watch.take(part)
         return watch.output()
 
 
-async def _afollowed(running: Any, given: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
+async def _afollowed(running: Any, graph_input: Any, config: Mapping[str, Any] | None, **control: Any) -> Any:
     with watching(running.get_name(), ours=kind_of(running).keeps_record) as watch:
-        async for part in running.astream(given, config, **_options(running), **control):
+        async for part in running.astream(graph_input, config, **_options(running), **control):
             watch.take(part)
         return watch.output()
 
 
 def _options(graph: Any) -> dict[str, Any]:
     """Return the options of a stream that yields the output of `invoke` too and saves each step as it ends."""
-    kept = {"durability": "sync"} if graph.checkpointer else {}
-    return {"stream_mode": list(MODES), "output_keys": graph.output_channels, **kept}
+    saving = {"durability": "sync"} if graph.checkpointer else {}
+    return {"stream_mode": list(MODES), "output_keys": graph.output_channels, **saving}
 
 
 def _drawn(drawing: Drawing, taken: Taken | None) -> dict[str, Any]:
@@ -192,9 +183,3 @@ def _drawn(drawing: Drawing, taken: Taken | None) -> dict[str, Any]:
         return {"svg": Markup(drawing.svg(taken)), "problem": ""}  # noqa: S704  # its labels were escaped
     except (ImportError, ValueError) as error:
         return {"svg": "", "problem": f"No drawing: {error}"}
-
-
-def _path_text(facts: Mapping[str, Any]) -> str:
-    path = " → ".join(map(one_line, facts["order"])) + (" …" if facts["cut_order"] else "")
-    waiting = f"; next: {', '.join(map(one_line, facts['waiting']))}" if facts["waiting"] else ""
-    return f"path of thread {one_line(facts['thread_id'])}: {path or 'nothing yet'}{waiting}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
 
-from ...state.events import CRITIQUE_KINDS, DRAFT_KINDS
-from ...state.summary import RunSummary, current_run
+from ...state.events import CRITIQUE_KINDS, DRAFT_KINDS, Event
+from ...state.summary import RunSummary, current_run, rounds, summary_of
 from ...state.threads.diffs import diff_words
+from .console import plain_table, printed, safe
 from .timeline import event_row, totals
 from .wording import score_of, who_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ...state.events import Event
-
-__all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards"]
+__all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards", "score_facts", "score_text"]
 
 
 def round_cards(events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -43,7 +41,13 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
     path = [event for event in run if place_of(event)[1] == branch]
     here = [event for event in path if event["round"] == number and event["kind"] != "task"]
     written = [event for event in here if event["kind"] in DRAFT_KINDS]
-    notes = list(filter(_is_note, here))
+    notes = [
+        event
+        for event in here
+        if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
+        # That it was accepted stands beside what accepted it.
+        and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
+    ]
     if not written and all(event["kind"] == "verdict" for event in notes):
         return None
     last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
@@ -58,13 +62,6 @@ def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] |
         "notes": [event_row(event) for event in notes],
         **totals([event_row(event) for event in here]),
     }
-
-
-def _is_note(event: Event) -> bool:
-    """Tell if an event stands below a round: that it was accepted stands beside what accepted it."""
-    if event["kind"] == "verdict":
-        return event.get("stop_reason") not in (None, "accepted")
-    return event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
 
 
 def _drafted(summary: RunSummary, number: int, written: str) -> dict[str, Any]:
@@ -122,13 +119,22 @@ WIDTH, HEIGHT, LEFT, TOP, BELOW = 330, 76, 24, 8, 96
 """Of the curve, in the units of its drawing: 1 is a pixel on a phone."""
 
 
-def curve_of(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the score of each round as a drawing's points, over bars of its tokens; `None` of a single score."""
+def curve_of(
+    cards: Sequence[Mapping[str, Any]], *, least: int = 2, last: int = 1, most: int = 1
+) -> dict[str, Any] | None:
+    """Return the score of each round as a drawing's points, over bars of its tokens.
+
+    Args:
+        cards: The rounds.
+        least: How many scores there must be, or there is no curve.
+        last: The round that the axis goes to at least, so that several curves can be compared.
+        most: The tokens that the highest bar stands for, at least.
+    """
     scored = [card for card in cards if card["score"] is not None]
-    if len(scored) < 2:
+    if len(scored) < least:
         return None
-    last: int = max(1, *(card["round"] for card in cards))
-    most = max(1, *(card["total_tokens"] for card in cards))
+    last = max(1, last, *(card["round"] for card in cards))
+    most = max(1, most, *(card["total_tokens"] for card in cards))
 
     def across(number: float) -> float:
         return round(LEFT + 6 + (WIDTH - 12) * number / last, 1)
@@ -145,6 +151,7 @@ def curve_of(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     ]
     wide = round(min(10.0, 0.7 * WIDTH / (last + 1)), 1)
     tall = [(across(card["round"]), round(22 * card["total_tokens"] / most, 1)) for card in cards]
+    scores = ", ".join(f"{card['round']} {score_of(card['score'])}" for card in scored)
     return {
         "points": points,
         "bars": [
@@ -153,5 +160,45 @@ def curve_of(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         "last": last,
         "ends": (across(0), across(last)),
         "most_tokens": most,
-        "described": "Score by round: " + ", ".join(f"{card['round']} {score_of(card['score'])}" for card in scored),
+        "described": f"Score by round: {scores or 'nobody scored a draft'}",
     }
+
+
+def score_facts(records: Mapping[str, Sequence[Event]]) -> dict[str, Any]:
+    """Return the scores and tokens of threads by round, each with its curve, all of one scale.
+
+    Args:
+        records: Thread id → its events.
+    """
+    threads: list[dict[str, Any]] = []
+    for name, events in records.items():
+        summary = summary_of(events)
+        scores = {draft.round: draft.score for draft in summary.attempts}
+        tokens = [0] * (rounds(events) + 1)
+        for event in current_run(events):
+            tokens[min(event["round"], len(tokens) - 1)] += event["usage"]["total_tokens"]
+        best = summary.answer.round if summary.answer else None
+        cards = [
+            {"round": number, "score": scores.get(number), "total_tokens": tokens[number], "best": number == best}
+            for number in range(len(tokens))
+        ]
+        spent = list(enumerate(accumulate(tokens)))
+        threads.append({"thread_id": name, "scores": list(scores.items()), "tokens": spent, "cards": cards})
+    every = [card for one in threads for card in one["cards"]]
+    scale = {"last": max(card["round"] for card in every), "most": max(card["total_tokens"] for card in every)}
+    return {"threads": [{**one, "curve": curve_of(one["cards"], least=0, **scale)} for one in threads]}
+
+
+def score_text(facts: Mapping[str, Any]) -> str:
+    """Return the numbers as a table in plain text: a line a thread and round."""
+    from rich.text import Text
+
+    table = plain_table("thread", "round", "score", "", "tokens so far", right=("round", "score", "tokens so far"))
+    for one in facts["threads"]:
+        scores = dict(one["scores"])
+        for number, spent in one["tokens"]:
+            name = safe(one["thread_id"]) if number == one["tokens"][0][0] else ""
+            bar = "█" * round(20 * (scores.get(number) or 0))
+            score = score_of(scores[number]) if number in scores else ""
+            table.add_row(Text(name), str(number), score, bar, f"{spent:,}")
+    return printed(table)

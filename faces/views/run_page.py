@@ -1,6 +1,6 @@
 """A run as one self-contained page. Internal.
 
-What was asked, the answer, the graph, every step, every draft, every branch.
+The task, the answer, the graph, every step, every draft, every branch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._files import write_file
 from ...state.masking import masked
-from ...state.summary import best_draft, oracle_touched, requirements, rounds, run_options, usage_total
+from ...state.summary import oracle_touched, requirements, rounds, summary_of, usage_total, wishes
 from .documents import html_environment, macros, part, policy, style
 from .drafts import read_state
 from .notebook import show, timeline, tree
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ...state import Thread
     from ...state.events import Event
-    from ...state.summary import Attempt
 
 __all__ = ["run_facts", "run_page", "write_run_page"]
 
@@ -66,19 +65,19 @@ def run_page(thread: Thread) -> str:
     views = macros()
     sections: list[dict[str, Any]] = []
 
-    def add(id: str, title: str, body: Any, told: str = "") -> None:  # noqa: A002  # of the element
-        sections.append({"id": id, "title": title, "body": body, "told": told})
+    def add(id: str, title: str, body: Any, intro: str = "") -> None:  # noqa: A002  # of the element
+        sections.append({"id": id, "title": title, "body": body, "intro": intro})
 
     if values.get("task"):
-        add("task", "Task", views.task({"task": str(values["task"])}))
+        add("task", "Task", views.task({"task": str(values["task"]), "wishes": wishes(events)}))
     if required := requirements(events):
         add("requirements", "Requirements", views.requirements(required), HOW_REQUIREMENTS_ARE_READ)
     if values.get("answer"):
         add("answer", "Answer", views.answer({"answer": str(values["answer"])}))
     if cards:
         curve = curve_of(cards)
-        shown = views.rounds(cards, bool(values.get("stop_reason")))
-        add("rounds", "Rounds", (views.curve(curve) if curve else "") + shown, HOW_ROUNDS_ARE_READ)
+        listed = views.rounds(cards, bool(values.get("stop_reason")))
+        add("rounds", "Rounds", (views.curve(curve) if curve else "") + listed, HOW_ROUNDS_ARE_READ)
     add("timeline", "Step by step", steps.body)
     add("graph", "The path through the graph", show(thread).body)
     add("branches", "Branches", tree(thread).body)
@@ -101,16 +100,12 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
     """Sum up a run so far from its record: the state's own sums are as old as its last verdict."""
     if not events:
         return []
-    usage, best = usage_total(events), _best(events)
-    told = [amount(rounds(events), "round"), f"score {score_of(best.score if best else None)}"]
+    usage, best = usage_total(events), summary_of(events).answer
+    facts = [amount(rounds(events), "round"), f"score {score_of(best.score if best else None)}"]
     if values.get("accepted_by"):
-        told.append(f"accepted by {values['accepted_by']}")
+        facts.append(f"accepted by {values['accepted_by']}")
     if oracle_touched(events):
-        told.append("a critic knew the gold answer")
+        facts.append("a critic knew the gold answer")
     sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
-    told.append(f"{sure}{tokens_of(usage)}")
-    return [*told, money(usage["cost_usd"]), seconds(usage["seconds"])]
-
-
-def _best(events: Sequence[Event]) -> Attempt | None:
-    return best_draft(events, keep=run_options(events).get("keep", "best"))
+    facts.append(f"{sure}{tokens_of(usage)}")
+    return [*facts, money(usage["cost_usd"]), seconds(usage["seconds"])]

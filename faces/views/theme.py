@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 __all__ = ["DARK", "LIGHT", "darkened", "light_figures"]
 
@@ -32,11 +30,8 @@ DARK = {
 
 
 @contextmanager
-def light_figures(*, extra: str = "evals") -> Iterator[None]:
+def light_figures() -> Iterator[None]:
     """Within the block, figures look like the page in light, whatever the user's own settings are.
-
-    Args:
-        extra: Named where something is missing.
 
     Raises:
         ImportError: The extra is not installed.
@@ -44,7 +39,7 @@ def light_figures(*, extra: str = "evals") -> Iterator[None]:
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise ImportError(f'plots need an extra: pip install "redraft[{extra}]" ({error})') from None
+        raise ImportError(f'plots need an extra: pip install ".[evals]" in a checkout ({error})') from None
     from cycler import cycler
 
     looks: dict[str, Any] = {
@@ -86,4 +81,4 @@ def light_figures(*, extra: str = "evals") -> Iterator[None]:
 def darkened(svg: bytes) -> bytes:
     """Return a light figure in the dark theme's colours."""
     turned = {LIGHT[name].encode(): DARK[name].encode() for name in LIGHT}
-    return re.sub(b"|".join(turned), lambda found: turned[found.group()], svg)
+    return re.sub(b"|".join(turned), lambda match: turned[match.group()], svg)

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...state.summary import requirements
-from .console import printed, safe, shortened, terminal_width
+from .console import plain_table, printed, safe, shortened, terminal_width
 from .wording import (
     REJECTED_WORDS,
     amount,
     left_out,
     mark,
     money,
+    reason_style,
     said_nothing,
     score_of,
     seconds,
@@ -24,16 +25,20 @@ from .wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.table import Table
+    from rich.text import Text
+
     from ...state.threads.history import HistoryStep, ThreadTree
 
 __all__ = [
     "ROUND_BEGINS",
     "event_row",
+    "stop_text",
     "timeline_facts",
     "timeline_text",
     "totals",
     "tree_facts",
-    "tree_text",
+    "tree_table",
     "verdict_of",
 ]
 
@@ -105,8 +110,7 @@ def verdict_of(event: Mapping[str, Any]) -> tuple[str, str]:
         return " · ".join([words_and_score, *marks]), STYLES[colour]
     if kind == "verdict":
         reason = event.get("stop_reason")
-        style = "" if reason is None else {"accepted": "good", "failed": "bad"}.get(str(reason), "open")
-        return ("goes on" if reason is None else f"stops: {stop_words(reason)}"), style
+        return ("goes on", "") if reason is None else (f"stops: {stop_words(reason)}", STYLES[reason_style(reason)])
     if rejected := event.get("rejected"):
         return f"✗ not a draft: {REJECTED_WORDS.get(str(rejected), str(rejected))}", "bad"
     if taken_off := stripped_words(event):
@@ -133,39 +137,36 @@ def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def timeline_text(facts: Mapping[str, Any]) -> str:
-    """Return the timeline as a table in plain text, as wide as the terminal; what was said gets the rest of it."""
-    from rich.cells import cell_len, set_cell_size
+    """Return the timeline as a table in plain text, as wide as the terminal; what was said gets the rest of it.
 
-    table = [HEAD, *([safe(cell) for cell in _cells(row, facts)] for row in facts["rows"])]
-    widths = [min(most, max(cell_len(row[place]) for row in table)) for place, most in enumerate(WIDEST)]
-    used = [place for place, width in enumerate(widths) if width and any(row[place] for row in table[1:])]
-    room = max(NARROWEST_SAID, terminal_width() - sum(widths[place] + 2 for place in used if place < SAID))
-    lines = []
-    for row in table:
-        cells = []
-        for place in used:
-            width = room if place == SAID else widths[place]
-            cell = row[place] if cell_len(row[place]) <= width else set_cell_size(row[place], width - 1) + "…"
-            pad = " " * (width - cell_len(cell))
-            cells.append(pad + cell if place in NUMBERS else cell + pad)
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join([*lines, "", _footer(facts)])
+    Below it stands how the thread ended, what it cost, and what is next.
+    """
+    from rich.cells import cell_len
 
-
-def _footer(facts: Mapping[str, Any]) -> str:
-    """Return the line below a timeline: how the thread ended, what it cost, and what is next."""
-    facts_line = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
+    rows = [[safe(cell) for cell in _cells(row, facts)] for row in facts["rows"]]
+    used = [place for place in range(len(HEAD)) if any(row[place] for row in rows)]
+    table = plain_table(*(HEAD[place] for place in used), right=NUMBERS)
+    table.expand = "said" in (HEAD[place] for place in used)
+    for column, place in zip(table.columns, used, strict=True):
+        column.no_wrap, column.overflow = True, "ellipsis"
+        column.max_width, column.ratio = (None, 1) if HEAD[place] == "said" else (WIDEST[place], None)
+    for row in rows:
+        table.add_row(*(row[place] for place in used))
+    widths = (max(cell_len(row[place]) for row in (HEAD, *rows)) for place in used)
+    least = sum(2 + min(width, WIDEST[place]) for width, place in zip(widths, used, strict=True)) - 2
+    ending = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
     if facts["ours"]:
         tokens = amount(facts["total_tokens"], "token")
-        facts_line += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
-    facts_line.append(seconds(facts["total_seconds"]))
-    waiting = [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
-    return " · ".join([*facts_line, *waiting])
+        ending += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
+    ending.append(seconds(facts["total_seconds"]))
+    ending += [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
+    return f"{printed(table, width=max(terminal_width(), least))}\n\n{' · '.join(ending)}"
 
 
-HEAD = ["step", "node", "who", "what", "tokens", "time", "verdict", "said"]
-WIDEST = (6, 14, 20, 14, 9, 9, 34, 10_000)
-NUMBERS, SAID, NARROWEST_SAID = (0, 4, 5), 7, 24
+HEAD = ("step", "node", "who", "what", "tokens", "time", "verdict", "said")
+WIDEST = (6, 14, 20, 14, 9, 9, 34, 24)
+"""Of each column; what was said gets more where there is room."""
+NUMBERS = ("step", "tokens", "time")
 
 
 def _cells(row: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
@@ -212,19 +213,19 @@ DEEPEST = 12
 """Forks of forks for which lines are drawn; deeper ones say how deep they are."""
 
 
-def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
+def tree_facts(branch: ThreadTree, marked: str) -> dict[str, Any]:
     """Return the facts of a tree: a row a thread, parents before their forks.
 
     Args:
         branch: The oldest ancestor, with all below it.
-        asked: The thread that is marked.
+        marked: The thread that was asked for.
     """
     rows: list[dict[str, Any]] = []
     # A stack and not recursion, which forks of forks could make too deep.
     waiting: list[tuple[ThreadTree, list[bool], bool]] = [(branch, [], True)]
     while waiting:
         node, above, last = waiting.pop()
-        rows.append({**_row(node), "guide": _guide(above, last=last), "asked": node.thread_id == asked})
+        rows.append({**_row(node), "guide": _guide(above, last=last), "asked": node.thread_id == marked})
         below = [*above, last]
         forks = [(fork, below, fork is node.children[-1]) for fork in node.children]
         waiting += reversed(forks)
@@ -234,28 +235,32 @@ def tree_facts(branch: ThreadTree, asked: str) -> dict[str, Any]:
     alone = len(scores) > 1 and scores.count(best) == 1
     for row in rows:
         row["best"] = alone and row["score"] == best
-    return {"rows": rows, "asked": asked}
+    return {"rows": rows, "asked": marked}
 
 
-def tree_text(facts: Mapping[str, Any]) -> str:
-    """Return the tree as a table in plain text; the thread that was asked for has a star."""
+def tree_table(facts: Mapping[str, Any]) -> Table:
+    """Return the tree as a table; the thread that was asked for is bold and has a star."""
     from rich.text import Text
-
-    from .console import plain_table
 
     table = plain_table("thread", "from", "stopped", "rounds", "score", "tokens", right=("rounds", "score", "tokens"))
     table.columns[0].overflow = "fold"
     table.columns[2].no_wrap = True
     for row in facts["rows"]:
+        numbers = (str(row["rounds"]), score_of(row["score"]), f"{row['tokens']:,}")
         table.add_row(
-            Text(f"{row['guide']}{safe(row['thread_id'])}{' *' if row['asked'] else ''}"),
-            Text(safe(row["from"])),
-            row["stop_reason"] or ("unfinished" if row["kept"] else "not kept here"),
-            str(row["rounds"]) if row["kept"] else "",
-            score_of(row["score"]) if row["kept"] else "",
-            f"{row['tokens']:,}" if row["kept"] else "",
+            Text.assemble(row["guide"], (f"{safe(row['thread_id'])}{' *' * row['asked']}", "bold" * row["asked"])),
+            Text(safe(row["from"]), "dim"),
+            stop_text(row["stop_reason"]) if row["kept"] else Text("not kept here", "dim"),
+            *(numbers if row["kept"] else ()),
         )
-    return printed(table)
+    return table
+
+
+def stop_text(reason: str | None) -> Text:
+    """Return the reason why a thread stopped, in its colour."""
+    from rich.text import Text
+
+    return Text(safe(reason or "unfinished"), reason_style(reason))
 
 
 def _row(node: ThreadTree) -> dict[str, Any]:
@@ -266,7 +271,7 @@ def _row(node: ThreadTree) -> dict[str, Any]:
         "kept": row is not None,
         "from": "" if at is None else f"round {at}" if isinstance(at, int) else f"checkpoint …{at[-8:]}",
         "stop_reason": row.stop_reason if row else None,
-        "style": {"accepted": "good", "failed": "bad"}.get((row.stop_reason if row else None) or "", "open"),
+        "style": STYLES[reason_style(row.stop_reason if row else None)],
         "rounds": row.rounds if row else 0,
         "score": row.score if row else None,
         "tokens": row.total_tokens if row else 0,

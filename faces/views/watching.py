@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .console import LiveRun, Screen, doing
 from .documents import Display
-from .timeline import ROUND_BEGINS, event_row, totals
-from .wording import STOP_WORDS, amount, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from .timeline import ROUND_BEGINS, STYLES, event_row, totals
+from .wording import amount, reason_style, seconds, stop_words
 
 __all__ = ["MODES", "Watch", "in_notebook", "watching"]
 
@@ -51,7 +50,10 @@ class Watch:
         elif mode == "updates" and isinstance(item, dict):
             self._interrupts += item.get(INTERRUPT, ())
             if not self.ours:
-                self.rows += [_node_row(name, update) for name, update in item.items() if name != INTERRUPT]
+                for name, update in item.items():
+                    keys = ", ".join(map(str, update)) if isinstance(update, dict) else type(update).__name__
+                    row = event_row({"by": name, "text": f"wrote {keys}" if update else ""})
+                    self.rows += [{**row, "new_round": False}] if name != INTERRUPT else []
         self._renew(self, mode, item)
 
     def output(self) -> Any:
@@ -64,8 +66,7 @@ class Watch:
                 {**values, INTERRUPT: self._interrupts} if isinstance(values, dict) else {INTERRUPT: self._interrupts}
             )
         elif reason:
-            self.doing = STOP_WORDS.get(reason, str(reason))
-            self.style = {"accepted": "good", "failed": "bad"}.get(reason, "open")
+            self.doing, self.style = stop_words(reason), STYLES[reason_style(reason)]
         else:
             self.doing, self.style = "done", "good"
         self._renew(self, "end", values)
@@ -94,8 +95,7 @@ class Watch:
     def _progress(self, item: Mapping[str, Any]) -> None:
         kind = item.get("kind")
         if kind == "start":
-            who = f" ({item['by']})" if item.get("by") else ""
-            self.doing = f"{item.get('node')}{who}, round {item.get('round')} …"
+            self.doing = doing(item)
         elif kind == "step":
             self.doing = f"{item.get('step')}: {item.get('tool', '')}"
         elif isinstance(kind, str) and "round" in item:
@@ -140,8 +140,6 @@ def _in_cell() -> Iterator[Callable[[Watch, str, Any], None]]:
 
 @contextmanager
 def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
-    from .console import LiveRun, Screen
-
     screen = Screen()
     with screen.thinking() as thinking:
         lines = LiveRun(screen, thinking)
@@ -153,12 +151,6 @@ def _in_terminal() -> Iterator[Callable[[Watch, str, Any], None]]:
                 for row in watch.rows[-len(item) :]:
                     screen.line((row["by"], "bold"), (f" {row['excerpt']}", "dim"))
             elif mode == "end":
-                screen.line((watch.doing, {"good": "green", "bad": "red"}.get(watch.style, "yellow")))
+                screen.line((watch.doing, next(colour for colour, style in STYLES.items() if style == watch.style)))
 
         yield renew
-
-
-def _node_row(name: str, update: Any) -> dict[str, Any]:
-    keys = ", ".join(map(str, update)) if isinstance(update, dict) else type(update).__name__
-    text = f"wrote {keys}" if update else ""
-    return {**event_row({"kind": "", "by": name, "text": text}), "new_round": False}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..problems import BadInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "STOP_WORDS",
@@ -55,7 +53,7 @@ def stop_words(reason: str | None) -> str:
 
 
 def requirement_status(requirement: Mapping[str, Any]) -> str:
-    """Return what has come of a requirement, and which programs tell it."""
+    """Return the status of a requirement, and the programs that tell it."""
     return " · ".join([requirement["status"], *requirement["verifiers"]])
 
 
@@ -84,7 +82,7 @@ REJECTED_WORDS: Mapping[str, str] = {
 
 
 def stripped_words(event: Mapping[str, Any]) -> str:
-    """Return what the gate took off a reply, as it stood around the draft; empty where it took nothing."""
+    """Return the words that the gate took off a reply, before and after the draft; empty where it took none."""
     stripped = event.get("stripped") or {}
     parts = [" ".join(str(stripped[place]).split()) for place in ("before", "after") if place in stripped]
     return "taken off: " + " … ".join(f"“{part}”" for part in parts) if parts else ""

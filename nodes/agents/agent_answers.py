@@ -1,31 +1,47 @@
-"""The run of an agent as a draft: its answer, and its steps as plain data. Internal."""
+"""The run of an agent as a draft: its answer, also a structured one, and its steps as plain data. Internal."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from pydantic import BaseModel, TypeAdapter
 
+from ...models.schema_requests import unfenced
+from ...state.dual import Do, DualCallable
 from ...state.events import clean
-from ..runtime.dual import Do, DualCallable
+from ...state.typed_answer import schema_in
 from ..runtime.meter import METER
+from ..verify.json_schema import matches_json_schema
 from ..writing.gate import no_draft
+from ..writing.prompts import PromptedModel
 from ..writing.replies import cut_off, read_text, reply_in, same_text
 from .react import storable
-from .structured_answers import as_json, schema_of
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from ...state.critique import Verifier
 
 __all__ = [
     "ENDED",
     "OUT_OF_STEPS",
     "AgentRun",
     "AgentUnfinishedError",
+    "AnswerRefiner",
     "HandedOver",
     "answer_in",
+    "as_json",
+    "like",
+    "misfit",
+    "normalized",
     "run_in",
+    "schema_of",
     "steps_of",
     "unfinished",
 ]
@@ -111,11 +127,10 @@ def steps_of(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield {"step": "model", "by": by, "text": clean(read_text(message))}
         for call in message.tool_calls:
             tool, args = clean(call["name"]), _plain(call["args"])
-            written = f"{tool}({json.dumps(args, ensure_ascii=False)})"
             yield {
                 "step": "tool_call",
                 "by": by,
-                "text": written,
+                "text": f"{tool}({json.dumps(args, ensure_ascii=False)})",
                 "tool": tool,
                 "args": args,
                 "id": clean(call["id"] or ""),
@@ -145,7 +160,7 @@ def answer_in(result: Any) -> str:
 
 
 def unfinished(text: str, result: Any, last_message: AIMessage | None = None) -> str:
-    """Return why an agent that ended by itself has not finished; empty when it has."""
+    """Return the reason why an agent that ended by itself has not finished; empty when it has."""
     messages = result.get("messages") if isinstance(result, Mapping) else [result]
     messages = [message for message in messages or [] if isinstance(message, BaseMessage)]
     last = reply_in(result) or last_message
@@ -159,13 +174,87 @@ def unfinished(text: str, result: Any, last_message: AIMessage | None = None) ->
     return "" if text.strip() else "The agent ended without an answer."
 
 
+NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."
+"""The whole of what LangGraph's prebuilt agent says when its recursion limit leaves no room for its tool calls."""
+ENDED = "The agent was ended, and no model wrote the answer: {notice}"
+OUT_OF_STEPS = "The agent ran out of steps before it had finished; a higher recursion_limit gives it more."
+
+
 def _unanswered(message: AIMessage, messages: Sequence[BaseMessage]) -> list[str]:
     """Return the names of the tools that a message calls and that never answered."""
     answered = {result.tool_call_id for result in messages if isinstance(result, ToolMessage)}
     return [call["name"] for call in message.tool_calls if call["id"] not in answered]
 
 
-NEEDS_MORE_STEPS = "Sorry, need more steps to process this request."
-"""The whole of what LangGraph's prebuilt agent says when its recursion limit leaves no room for its tool calls."""
-ENDED = "The agent was ended, and no model wrote the answer: {notice}"
-OUT_OF_STEPS = "The agent ran out of steps before it had finished; a higher recursion_limit gives it more."
+def as_json(data: Any) -> str:
+    """Return a structured response as JSON text."""
+    plain = data if isinstance(data, dict) else TypeAdapter(type(data)).dump_python(data, mode="json")
+    return json.dumps(plain, ensure_ascii=False, indent=2, default=str)
+
+
+def schema_of(data: Any) -> dict[str, Any]:
+    """Return the JSON Schema that a structured response fits; of a plain dict, that it has these keys."""
+    if isinstance(data, BaseModel) or is_dataclass(data):
+        return TypeAdapter(type(data)).json_schema()
+    return {"type": "object", "required": sorted(data)} if isinstance(data, dict) else {}
+
+
+def like(known: Any, text: str) -> Any:
+    """Return the data in a text as an object of the same class as another structured response.
+
+    Raises:
+        ValueError: The text does not fit.
+    """
+    data = json.loads(unfenced(text))
+    return data if known is None or isinstance(known, dict) else TypeAdapter(type(known)).validate_python(data)
+
+
+def normalized(text: str) -> str:
+    """Return JSON as `as_json` writes it, out of a fence too; another text as it is."""
+    try:
+        return json.dumps(json.loads(unfenced(text)), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+
+
+def misfit(text: str, schema: Mapping[str, Any]) -> bool:
+    """Return True if a text is not JSON that fits a schema.
+
+    Without the package `jsonschema`, only the outermost type and keys are looked at.
+    """
+    try:
+        return not _verifier(json.dumps(schema))("", text).accepted  # type: ignore[union-attr]
+    except ImportError:
+        pass
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return schema.get("type") == "object" and not (
+        isinstance(data, dict) and set(schema.get("required", ())) <= data.keys()
+    )
+
+
+@lru_cache(maxsize=8)
+def _verifier(schema: str) -> Verifier:
+    return matches_json_schema(json.loads(schema))
+
+
+class AnswerRefiner(PromptedModel):
+    """A model that revises an agent's answer; data is revised as data."""
+
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        messages, schema = super().messages(state), schema_in(state["events"])
+        return messages if schema is None else [*messages, HumanMessage(AS_DATA.format(schema=json.dumps(schema)))]
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
+        reply = yield from super().logic(input, config)
+        if schema_in(input["events"]) is None:
+            return reply
+        return reply.model_copy(update={"content": normalized(read_text(reply))})
+
+
+AS_DATA = """\
+The answer is data. Reply with one JSON object that fits this JSON Schema, and nothing else:
+{schema}"""

@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
-from ...state.summary import current_run
+from ...state.summary import Attempt, current_run, latest_draft, rejected_since_draft
 from ..critics.model_critic import ModelCritic, Verdict
 from ..critics.structured_replies import structured_model
-from ..writing.prompt_injection import fence, opens_part
+from ..writing.prompt_injection import fence, fenced_messages, opens_part
+from ..writing.prompts import Keep, Prompts, attempt_at_hand, chat_prompt, prompt_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
+    from langchain_core.prompts import BaseChatPromptTemplate
 
     from ...state.events import Event
-    from ..writing.prompts import Prompts
 
-__all__ = ["AGENT_CRITIC_PROMPT", "AGENT_VERDICT_PROMPT", "WitnessCritic", "agent_judge"]
+__all__ = [
+    "AGENT_CRITIC_PROMPT",
+    "AGENT_FEEDBACK_PROMPT",
+    "AGENT_VERDICT_PROMPT",
+    "AgentFeedback",
+    "WitnessCritic",
+    "agent_judge",
+]
 
 
 class WitnessCritic(ModelCritic):
@@ -53,8 +61,7 @@ def agent_judge(
         kind: The class of the critic.
     """
     if prompt is None:
-        structured = structured_model(model, Verdict, "auto") is not None
-        prompt = AGENT_VERDICT_PROMPT if structured else AGENT_CRITIC_PROMPT
+        prompt = AGENT_CRITIC_PROMPT if structured_model(model, Verdict) is None else AGENT_VERDICT_PROMPT
     braced = stop_phrase.replace("{", "{{").replace("}", "}}")
     prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
     templates = [one.replace("STOP_PHRASE", braced) if isinstance(one, str) else one for one in prompts]
@@ -90,3 +97,68 @@ only if nothing is left to mend."""
 AGENT_CRITIC_PROMPT = f"""\
 {ASKED}, with what would be right; do not write the answer anew. If there is none, reply with \
 exactly these words and nothing else: STOP_PHRASE"""
+
+
+class AgentFeedback:
+    """Makes the text of what an agent is told about its answer.
+
+    Args:
+        prompt: Over `feedback`, `draft`, `task`, `history` and `round`, or several, one a round. Default:
+            `AGENT_FEEDBACK_PROMPT`, and where the draft is not what the agent said last, one that shows it.
+        name: The argument's name, for messages.
+    """
+
+    def __init__(self, prompt: Prompts | None = None, *, name: str = "feedback_prompt") -> None:
+        self.name = name
+        prompts = AGENT_FEEDBACK_PROMPT if prompt is None else prompt
+        self.templates = chat_prompt(prompts, what=name, needed=["feedback"])
+        self._showing = chat_prompt(AGENT_RETURN_PROMPT, what=name) if prompt is None else self.templates
+
+    def __call__(self, task: str, events: Sequence[Event], *, keep: Keep) -> str:
+        """Return the text."""
+        attempt, rejected = attempt_at_hand(events, keep), rejected_since_draft(events)
+        values = prompt_values(task, events, attempt, memory="all")
+        if rejected:
+            why = REJECTED.get(rejected[0]["rejected"], rejected[0]["rejected"])
+            values["feedback"] = f"{NO_ANSWER.format(why=why)}\n{values['feedback']}"
+        last = attempt is latest_draft(events) and not (attempt and rejected)
+        return _text(self.templates if last else self._showing, values)
+
+    def on(self, attempt: Attempt, task: str, events: Sequence[Event]) -> str:
+        """Return the text about an earlier answer, as it was told when that was the last one."""
+        return _text(self.templates, {**prompt_values(task, events, attempt, memory="last"), "round": attempt.round})
+
+
+def _text(templates: Sequence[BaseChatPromptTemplate], values: Mapping[str, Any]) -> str:
+    template = templates[min(values["round"], len(templates) - 1)]
+    return "\n\n".join(str(message.text) for message in fenced_messages(template, values))
+
+
+AGENT_FEEDBACK_PROMPT = """\
+Your answer was checked, and can't be given yet. What was found:
+
+{feedback}
+
+Mend every point, with your tools where they help, and then give the whole answer anew: no preface, no comment on the \
+changes."""
+
+AGENT_RETURN_PROMPT = """\
+Your last reply was checked, and an earlier answer of yours is still the better one:
+
+{draft}
+
+What was found in that one:
+
+{feedback}
+
+Go on from that answer. Mend every point, with your tools where they help, and then give the whole answer anew: no \
+preface, no comment on the changes."""
+
+NO_ANSWER = "(Your last reply was not taken as an answer: {why}.)"
+REJECTED = {
+    "empty": "it was empty",
+    "refused": "it was a refusal",
+    "repeat": "it repeats an earlier one",
+    "meta": "it speaks about the answer instead of giving it",
+    "invalid": "it does not fit the schema that was asked for",
+}

@@ -13,20 +13,18 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 
+from ...state.dual import Do, streaming
 from ...state.events import DRAFT_KINDS, frozen
 from ...state.stopping import spent_budget
 from ...state.summary import attempts, rounds
-from ..runtime.dual import Do, streaming
 from ..runtime.meter import COUNTS, METER, BudgetSpentError
 from ..runtime.step import emitter
-from ..writing.conversation import with_context
-from ..writing.prompts import Keep, Memory, Prompts, attempt_at_hand, prompt_values
+from ..writing.prompts import Keep, Memory, Prompts, attempt_at_hand, prompt_values, with_context
 from ..writing.writers import AdaptedRunnable, InputKind, Writer, input_kind
-from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, steps_of, unfinished
-from .agent_feedback import AgentFeedback
+from .agent_answers import OUT_OF_STEPS, AgentRun, answer_in, as_json, schema_of, steps_of, unfinished
+from .agent_judge import AgentFeedback
 from .other_agents import AgentStoppedError, OtherAgent, as_runnable
 from .react import ANY_DURABILITY
-from .structured_answers import as_json, schema_of
 
 if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
@@ -71,22 +69,21 @@ class AgentWriter(AdaptedRunnable):
         return isinstance(self.runnable, Pregel) and self.runnable.checkpointer is not False
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AgentRun]:  # noqa: A002
-        given, watch = self.translated(input), self._watch(input)
+        task_input, watch = self.translated(input), self._watch(input)
         own = self._config(config, watch)
         try:
             if isinstance(self.runnable, Pregel):
-                yield streaming(self.runnable, watch.take, given, own, stream_mode=MODES)
+                yield streaming(self.runnable, watch.take, task_input, own, stream_mode=MODES)
                 result = watch.state
             else:
-                result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (given, own))
+                result = yield Do(self.runnable.invoke, self.runnable.ainvoke, (task_input, own))
         except GraphRecursionError:
             return _stopped(watch, OUT_OF_STEPS)
         except AgentStoppedError as stopped:
             watch.settle_last({"messages": stopped.messages})
             return _stopped(watch, str(stopped))
         except BudgetSpentError as spent:
-            budget = spent.budget.replace("_", " ")
-            return _stopped(watch, OUT_OF_BUDGET.format(budget=budget), budget=spent.budget)
+            return _stopped(watch, OUT_OF_BUDGET.format(budget=spent.budget.replace("_", " ")), budget=spent.budget)
         watch.settle_last(result)
         data = result.get("structured_response") if isinstance(result, Mapping) else None
         text = answer_in(result) if data is None else as_json(data)
@@ -99,14 +96,14 @@ class AgentWriter(AdaptedRunnable):
         return super().translated({**state, "events": events})
 
     def _watch(self, state: Mapping[str, Any]) -> StepWatch:
-        given = self.translated(state)
+        task_input = self.translated(state)
         about = self._about(state)
         if self.given != "messages":
             return StepWatch(state, given=0, about=about)
         remembers = isinstance(self.runnable, Pregel) and self.runnable.checkpointer not in (None, False)
-        last = convert_to_messages(given["messages"])[-1]
-        asked = str(last.text) if remembers and isinstance(last, HumanMessage) else None
-        return StepWatch(state, given=len(given["messages"]), asked=asked, about=about)
+        last = convert_to_messages(task_input["messages"])[-1]
+        last_question = str(last.text) if remembers and isinstance(last, HumanMessage) else None
+        return StepWatch(state, given=len(task_input["messages"]), asked=last_question, about=about)
 
     def _about(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         return FIRST
@@ -150,20 +147,22 @@ class AgentReviser(AgentWriter):
 
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the agent: the request, then its answers so far, each with its critique."""
-        task, events, given = state["task"], state["events"], super().translated(state)
+        task, events, task_input = state["task"], state["events"], super().translated(state)
         drafts = attempts(events)
-        said = given if isinstance(given, list) else given.get("messages", [("user", task)])
+        conversation = task_input if isinstance(task_input, list) else task_input.get("messages", [("user", task)])
         for draft in drafts[:-1] if self.memory == "all" else []:
-            said = [*said, ("assistant", draft.text), ("user", self._feedback.on(draft, task, events))]
-        told = self._feedback(task, events, keep=self.keep)
-        said = convert_to_messages([*said, *(("assistant", draft.text) for draft in drafts[-1:]), ("user", told)])
-        if isinstance(given, list):
-            return said
-        whole = {} if self.given == "messages" else {"task": with_context(told, said[:-1])}
+            conversation = [*conversation, ("assistant", draft.text), ("user", self._feedback.on(draft, task, events))]
+        feedback = self._feedback(task, events, keep=self.keep)
+        conversation = convert_to_messages(
+            [*conversation, *(("assistant", draft.text) for draft in drafts[-1:]), ("user", feedback)]
+        )
+        if isinstance(task_input, list):
+            return conversation
+        whole = {} if self.given == "messages" else {"task": with_context(feedback, conversation[:-1])}
         if self.given == "values":
             values = prompt_values(task, events, attempt_at_hand(events, self.keep), memory=self.memory)
-            return {**values, **whole, "messages": said}
-        return whole or {"messages": said}
+            return {**values, **whole, "messages": conversation}
+        return whole or {"messages": conversation}
 
     def _about(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"role": "refiner", "round": rounds(state["events"]) + 1}
@@ -239,8 +238,8 @@ class StepWatch(BaseCallbackHandler):
         if not isinstance(messages, list):
             return
         if first and self._asked is not None:
-            said = [str(one.text) if isinstance(one, HumanMessage) else None for one in messages]
-            self._given = max(self._given, *(at for at, text in enumerate(said, 1) if text == self._asked), 0)
+            questions = [str(one.text) if isinstance(one, HumanMessage) else None for one in messages]
+            self._given = max(self._given, *(at for at, text in enumerate(questions, 1) if text == self._asked), 0)
         own = [message for message in messages[self._given :] if isinstance(message, AIMessage | ToolMessage)]
         if first:
             self._resume(own)

@@ -16,20 +16,21 @@ from langgraph.channels import BinaryOperatorAggregate
 from langgraph.managed.is_last_step import RemainingStepsManager
 from typing_extensions import TypedDict
 
-from ...state.checked_channels import NEVER, CheckedDelta
-from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, append_events, clean
+from ...state.checked_channels import NEVER, CheckedDelta, append_events
+from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, clean
 from ...state.schema import KnownEvent, RunValues
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ...state.threads.kind import AGENT_ANSWER
+from ...state.typed_answer import schema_in
 from ...state.usage import NO_USAGE, Usage, add_usage
 from ..writing.gate import opened
 from ..writing.prompt_injection import fence, opens_part
 from ..writing.replies import read_text, reply_in
-from .structured_answers import like, schema_in
+from .agent_answers import like
 
 if TYPE_CHECKING:
     from ..writing.prompts import Keep
-    from .agent_feedback import AgentFeedback
+    from .agent_judge import AgentFeedback
 
 __all__ = [
     "KeptData",
@@ -115,7 +116,7 @@ def loop_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def begun(state: Mapping[str, Any]) -> bool:
-    """Return whether the record is that of this run: another middleware may have gone to the end before it began."""
+    """Return True if the record is that of this run: another middleware may have gone to the end before it began."""
     values = state.get(AGENT_VALUES)
     if not values:
         return False
@@ -178,10 +179,14 @@ def notice_in(messages: Sequence[BaseMessage], spent: Spent) -> str:
     """
     last = reply_in({"messages": list(messages)})
     # Threads from before it was noted know only how many calls there were.
-    said = spent.get("said", None if spent["usage"]["calls"] else "")
-    if last is None or said is None or any(one.id == said and not getattr(one, "tool_calls", ()) for one in messages):
+    notice = spent.get("said", None if spent["usage"]["calls"] else "")
+    if (
+        last is None
+        or notice is None
+        or any(one.id == notice and not getattr(one, "tool_calls", ()) for one in messages)
+    ):
         return ""
-    return "" if last.id == said else str(last.text)
+    return "" if last.id == notice else str(last.text)
 
 
 def said_in_conversation(
@@ -238,17 +243,17 @@ def _opened(message: BaseMessage) -> BaseMessage:
     draft = opened(read_text(message))
     if not draft.stripped:
         return message
-    blocks = [] if isinstance(message.content, str) else [one for one in message.content if not _is_text(one)]
+    blocks = (
+        []
+        if isinstance(message.content, str)
+        else [one for one in message.content if not isinstance(one, str) and one.get("type") != "text"]
+    )
     content = [*blocks, {"type": "text", "text": draft.text}] if blocks else draft.text
     return message.model_copy(update={"content": content})
 
 
-def _is_text(block: str | Mapping[str, Any]) -> bool:
-    return isinstance(block, str) or block.get("type") == "text"
-
-
 def _edited(attempt: Attempt) -> bool:
-    """Return whether a person wrote a draft."""
+    """Return True if a person wrote a draft."""
     return any(critique["kind"] == "human" and critique["by"] == attempt.by for critique in attempt.critiques)
 
 

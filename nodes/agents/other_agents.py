@@ -21,9 +21,10 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from ..runtime.dual import Do, DualRunnable, calling
+from ...state.dual import Do, calling
 from ..runtime.meter import COUNTS, METER
-from ..writing.conversation import with_context
+from ..runtime.step import DualRunnable
+from ..writing.prompts import with_context
 from ..writing.replies import read_text
 
 __all__ = ["AgentStoppedError", "OtherAgent", "as_runnable"]
@@ -70,7 +71,7 @@ def _asking(base: Any) -> Callable[[list[BaseMessage]], Any] | None:
 def _of_package(base: Any, name: str) -> Any:
     """Return something of the package that an agent is of, which is imported where there is an agent."""
     packages = (sys.modules.get(cls.__module__.partition(".")[0]) for cls in type(base).__mro__)
-    return next((found for one in packages if (found := getattr(one, name, None)) is not None), None)
+    return next((member for one in packages if (member := getattr(one, name, None)) is not None), None)
 
 
 def _prompt(said: Sequence[BaseMessage]) -> str:
@@ -170,8 +171,8 @@ def _messages(told: Sequence[Any]) -> list[BaseMessage]:
                     ToolMessage(part.model_response_str(), tool_call_id=part.tool_call_id, name=part.tool_name)
                 )
             elif part.part_kind == "retry-prompt" and part.tool_name:
-                said, of = part.model_response(), {"tool_call_id": part.tool_call_id, "name": part.tool_name}
-                converted.append(ToolMessage(said, status="error", **of))
+                text, of = part.model_response(), {"tool_call_id": part.tool_call_id, "name": part.tool_name}
+                converted.append(ToolMessage(text, status="error", **of))
     return converted
 
 
@@ -232,8 +233,8 @@ def _tokens(used: Any) -> Any:
     details = _field(used, "input_tokens_details") or _field(used, "input_token_details")
     cached = _field(used, "cache_read_tokens") or _field(details, "cached_tokens") or _field(details, "cache_read") or 0
     written = _field(used, "cache_write_tokens") or _field(details, "cache_write_tokens") or 0
-    found: dict[str, Any] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
-    return found | {"input_token_details": {"cache_read": cached, "cache_creation": written}}
+    counts: dict[str, Any] = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+    return counts | {"input_token_details": {"cache_read": cached, "cache_creation": written}}
 
 
 def _count(made: Sequence[BaseMessage], *, all_of_them: bool = False) -> None:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from ...state.dual import Do
 from ...state.langgraph_internals import DURABILITY
 from ..arguments import checked_count
-from ..runtime.dual import Do, DualRunnable
+from ..runtime.step import DualRunnable
 from ..runtime.tool_calls import journaled_tool_calls
 from ..writing.replies import read_text
 
@@ -86,7 +87,7 @@ def react_agent(
     *,
     prompt: str | None = None,
     max_calls: int | None = None,
-    catch_tool_errors: bool = False,
+    catch_tool_errors: bool | Callable[[Exception], str] = False,
     return_direct: bool = True,
     functions: Sequence[Mapping[str, Any]] = (),
     checkpointer: bool | None = None,
@@ -102,8 +103,8 @@ def react_agent(
         prompt: A system message put before the conversation.
         max_calls: Tool calls an answer may take; those beyond are refused, and the model is asked once more to answer.
             Default: as many as the `recursion_limit` has room for.
-        catch_tool_errors: Whether an error inside a tool is told to the model; else it ends the run. Arguments that do
-            not fit a tool are told to the model in any case.
+        catch_tool_errors: Whether an error inside a tool is told to the model, or how it is worded for it; else it ends
+            the run. Arguments that do not fit a tool are told to the model in any case.
         return_direct: Whether the result of a tool that was built with `return_direct`, called last, is the answer.
         functions: Tools of somebody else's, as OpenAI describes functions: the agent ends where it calls one.
         checkpointer: As in `StateGraph.compile`.
@@ -140,15 +141,15 @@ def react_agent(
         graph.add_node("agent", conversation | model | answered)
         graph.add_edge("agent", END)
         return graph.compile(checkpointer=checkpointer, name=name)
-    handled: dict[str, Any] = {"handle_tool_errors": True} if catch_tool_errors else {}
+    handled: dict[str, Any] = {"handle_tool_errors": catch_tool_errors} if catch_tool_errors else {}
     refusal = _refusing(max_calls) if max_calls is not None else None
     node = ToolNode(list(tools), **handled, **journaled_tool_calls(refusal))
-    known = [*node.tools_by_name, *foreign]
-    if len(set(known)) < len(tools) + len(functions):
-        raise ValueError(f"two tools have one name; the names are {', '.join(sorted(set(known)))}")
+    names = [*node.tools_by_name, *foreign]
+    if len(set(names)) < len(tools) + len(functions):
+        raise ValueError(f"two tools have one name; the names are {', '.join(sorted(set(names)))}")
     direct = {one.name for one in node.tools_by_name.values() if return_direct and one.return_direct}
     read: RunnableLambda[Any, Any] = RunnableLambda(
-        lambda message: _for_one_side(_with_own_ids(read_text_calls(message, known)), foreign)
+        lambda message: _for_one_side(_with_own_ids(read_text_calls(message, names)), foreign)
     )
     graph.add_node(
         "agent", conversation | _with_tools(model, [*node.tools_by_name.values(), *functions]) | read | answered
@@ -168,9 +169,11 @@ def _for_one_side(message: Any, foreign: Collection[str]) -> Any:
     return message.model_copy(update={"tool_calls": theirs}) if theirs else message
 
 
-def _with_tools(model: BaseChatModel, tools: Sequence[Any]) -> Runnable[Any, Any]:
+def _with_tools(model: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+    settings = model.kwargs if isinstance(model, RunnableBinding) else {}  # which its `bind_tools` would leave out
     try:
-        return model.bind_tools(list(tools))
+        bound: Runnable[Any, Any] = model.bind_tools(list(tools))
+        return bound.bind(**settings) if settings else bound
     except (NotImplementedError, AttributeError) as error:  # a wrapper such as `with_retry()` has no such method
         raise NotImplementedError(f"{type(model).__name__} can't call tools: it has no bind_tools") from error
 
@@ -217,7 +220,7 @@ def _refusing(max_calls: int) -> Callable[[ToolCallRequest], ToolMessage | None]
 
 
 def _made(messages: Sequence[BaseMessage]) -> int:
-    """Return how many tool calls were answered since someone last asked, refusals counted."""
+    """Return the number of tool calls that were answered since someone last asked, refusals counted."""
     count = 0
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
@@ -261,9 +264,9 @@ class ToolUsingModel(DualRunnable[Any, AIMessage]):
         """Return the answer."""
         # In one piece: each that is merged brings what it inherits, the durability too.
         bounds: Any = {**ANY_DURABILITY, "recursion_limit": 2 * self.max_turns + 2}
-        given = ({"messages": list(input)}, merge_configs(config, bounds))
+        arguments = ({"messages": list(input)}, merge_configs(config, bounds))
         try:
-            state = yield Do(self._agent.invoke, self._agent.ainvoke, given)
+            state = yield Do(self._agent.invoke, self._agent.ainvoke, arguments)
         except GraphRecursionError:
             raise ToolsUnfinishedError(f"the model asked for tools {self.max_turns} times and did not answer") from None
         reply = state["messages"][-1]

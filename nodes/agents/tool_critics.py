@@ -5,6 +5,7 @@ A calculator, Python in a sandbox, a search, and those of MCP servers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_retriever_tool
 
-from ...state.critique import Critic, Critique
+from ...state.critique import Critic, Critique, DualCritic
+from ...state.dual import Do, finish
 from ...state.summary import current_run
-from ..critics.model_critic import ModelCritic, Verdict
-from ..critics.structured_replies import Structured, structured_model, unreadable_errors
-from ..runtime.dual import Do, DualCritic, finish
+from ..critics.model_critic import ModelCritic, Verdict, no_verdict
+from ..critics.structured_replies import Structured, structured_model
 from ..verify.expressions import UnreadableExpressionError, compute
 from ..writing.prompt_injection import fence, opens_part
 from .agent_answers import steps_of
@@ -63,16 +64,16 @@ class ToolCritic(DualCritic):
         if not tools:
             raise ValueError("tools are empty: a critic without tools is a model_critic(…)")
         self.name = name
-        self._structured = structured_model(model, Verdict, structured)
+        self._structured = structured_model(model, Verdict, structured) is not None
         braced = stop_phrase.replace("{", "{{").replace("}", "}}")
-        ending = VERDICT_NOW.replace("STOP_PHRASE", braced) if self._structured is None else VERDICT_LATER
+        ending = VERDICT_LATER if self._structured else VERDICT_NOW.replace("STOP_PHRASE", braced)
         prompts = [prompt] if isinstance(prompt, str | ChatPromptTemplate) else prompt
         # Unlike other critics it is no judge of texts alone, and so it ranks with functions, before them.
         self._judge = ModelCritic(
             model,
             prompt=[one.replace("VERDICT", ending) if isinstance(one, str) else one for one in prompts],
             stop_phrase=stop_phrase,
-            structured=self._structured is not None,
+            structured=self._structured,
             memory=memory,
             name=name,
         )
@@ -89,7 +90,7 @@ class ToolCritic(DualCritic):
 
     @property
     def tells_of_requirements(self) -> bool:
-        """As of a `ModelJudge`."""
+        """As of a `OneModelCritic`."""
         return self._judge.tells_of_requirements
 
     def logic(
@@ -101,21 +102,15 @@ class ToolCritic(DualCritic):
         transcript = state["messages"][len(question_messages) :]
         reply = transcript[-1]
         if not isinstance(reply, AIMessage) or reply.tool_calls:
-            return self._unread(transcript, "It went on calling tools, and gave no verdict.")
-        if self._structured is not None:
+            verdict = no_verdict("it went on calling tools, and gave none")
+        elif self._structured:
             # As text, for not every model takes calls back.
             lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
             question = [*question_messages, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
-            try:
-                reply = yield Do(self._structured.invoke, self._structured.ainvoke, (question,))
-            except unreadable_errors() as error:
-                return self._unread(transcript, str(error))
-        verdict = self._judge.read(reply)
-        return Critique(verdict.text, verdict.accepted, verdict.score, evidence=_evidence(transcript))
-
-    def _unread(self, found: Sequence[BaseMessage], why: str) -> Critique:
-        text = f"The verdict could not be read, so the draft is not accepted. {why}"
-        return Critique(text, accepted=None, evidence=_evidence(found))
+            verdict = yield from self._judge.verdict(question, draft)
+        else:
+            verdict = self._judge.read(reply, draft)
+        return replace(verdict, evidence=_evidence(transcript))
 
 
 def tool_critic(
@@ -309,7 +304,7 @@ Now give the verdict: every error and omission with what would be right first, t
 the draft only if nothing is left to mend."""
 
 
-INSTALL = 'tools of MCP servers need an extra: pip install "redraft[mcp]"'
+INSTALL = 'tools of MCP servers need an extra: pip install ".[mcp]" in a checkout'
 
 
 def mcp_tools(servers: Mapping[str, Mapping[str, Any]]) -> list[BaseTool]:

@@ -8,9 +8,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...state.critique import Critique
+from ...state.critique import Critique, DualCritic
+from ...state.dual import Do, calling
 from ...state.summary import latest_draft
-from ..runtime.dual import Do, DualCritic, calling
 from .judge_file import ENOUGH_TO_COMPARE, JudgeFile, Reading, drifted, read_judge
 from .registry import named_critic
 
@@ -47,8 +47,8 @@ class CalibratedCritic(DualCritic):
         for critic, part in zip(critics, judge.critics, strict=True):
             if not callable(critic):
                 raise TypeError(f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}")
-            found = critic_identity(critic)
-            if part.identity and found and found != part.identity:
+            identity = critic_identity(critic)
+            if part.identity and identity and identity != part.identity:
                 raise ValueError(
                     f"the critic {part.name!r} is not the one that was calibrated: its model or a prompt is another one"
                 )

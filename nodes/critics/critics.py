@@ -1,4 +1,4 @@
-"""Critics as the loop asks them: named, ranked, cheapest first. Internal."""
+"""Critics as the loop asks them: named, ranked, cheapest first, with those of types and requirements. Internal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import AnyVerifier, Critique
+from ...state.dual import DualCallable
+from ...state.summary import Attempt, summary_of
+from ...state.typed_answer import ANSWER_TYPE
 from ..human import HumanCritic, human_critic
-from ..runtime.dual import DualCallable
 from ..runtime.killable import off_loop
 from ..verify.text_verifiers import wish
-from ..writing.prompts import VARIABLES, refuse_unknown
+from ..writing.prompts import VARIABLES, known_verifier, refuse_unknown
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
+    from ...state.critique import Verifier
     from ...state.events import Event
+    from ..verify.answer_type import AnswerType
 
 __all__ = [
     "CALLABLE",
@@ -31,13 +35,17 @@ __all__ = [
     "ModelCritic",
     "NamedCritic",
     "VerifierCritic",
+    "about_untold",
     "human_critic",
     "in_order",
     "model_critic",
     "name_critics",
     "name_of",
+    "own_checks",
     "read_critiques",
+    "takes",
     "takes_state",
+    "typed_judges",
     "verifier_critic",
 ]
 
@@ -71,9 +79,8 @@ class VerifierCritic:
         verdict: Any = self.verifier(task, draft, **own)
         if verdict is None:
             return []
-        pair = isinstance(verdict, tuple) and len(verdict) == 2 and isinstance(verdict[1], str)
-        said, text = verdict if pair else (verdict, "")
-        critique = said if isinstance(said, Critique) and not pair else self._critique(said, text)
+        wants = self.wants or wish(self.verifier)
+        critique = _critique_of(verdict, mend=f"The draft does not pass {self.name!r}{f': {wants}' if wants else ''}")
         if critique is None:
             raise TypeError(f"the verifier {self.name!r} must return {VERDICTS}, not {verdict!r}")
         if critique.score is None and critique.accepted is not None:
@@ -86,17 +93,26 @@ class VerifierCritic:
         """Check it beside the event loop: with an argument of a caller's it may take long."""
         return await off_loop(self, task, draft, history, state)
 
-    def _critique(self, said: Any, text: str) -> Critique | None:
-        """Return the critique that a truth value or a score stands for; `None` where it is neither."""
-        try:
-            score = math.nan if isinstance(said, str) else float(said)  # also of numpy's
-        except (TypeError, ValueError):
-            return None
-        if not 0 <= score <= 1:
-            return None
-        wants = self.wants or wish(self.verifier)
-        mend = text or f"The draft does not pass {self.name!r}{f': {wants}' if wants else ''}"
-        return Critique(mend if score < 1 else text, score == 1, score)
+
+def _critique_of(verdict: Any, *, mend: str) -> Critique | None:
+    """Return the critique that a truth value or a score stands for, also one with a text; `None` where it is neither.
+
+    Args:
+        verdict: What a verifier, or a function in the critics' place, returned.
+        mend: The text of a rejection that has none.
+    """
+    if isinstance(verdict, Critique):
+        return verdict
+    said, text = verdict if _is_pair(verdict) else (verdict, "")
+    try:
+        score = math.nan if isinstance(said, str) else float(said)  # also of numpy's
+    except (TypeError, ValueError):
+        return None
+    return Critique((text or mend) if score < 1 else text, score == 1, score) if 0 <= score <= 1 else None
+
+
+def _is_pair(verdict: Any) -> bool:
+    return isinstance(verdict, tuple) and len(verdict) == 2 and isinstance(verdict[1], str)
 
 
 def verifier_critic(
@@ -127,7 +143,7 @@ def verifier_critic(
     """
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
-    if not _takes(verifier, "task", "draft"):
+    if not takes(verifier, "task", "draft"):
         raise TypeError(f"a verifier is a callable (task, draft), which may take state too, not {verifier!r}")
     oracle = oracle or bool(getattr(verifier, "oracle", False))
     return VerifierCritic(verifier, name or name_of(verifier), oracle, wants)
@@ -193,7 +209,7 @@ def name_critics(
     named: list[NamedCritic] = []
     taken: dict[str, int] = {}
     for critic in critics:
-        if not _takes(critic, "task", "draft", ()):
+        if not takes(critic, "task", "draft", ()):
             raise TypeError(
                 f"a critic is a callable (task, draft, history) -> Critique, not {critic!r}; "
                 "a check of (task, draft) becomes one with verifier_critic(…), a model with model_critic(…)"
@@ -214,16 +230,17 @@ def name_critics(
 
 
 def read_critiques(result: Any, *, by: str) -> list[Critique]:
-    """Return the result of a critic as critiques.
+    """Return the result of a critic, or of a function in the critics' place, as critiques.
 
     Raises:
-        TypeError: It is neither a Critique, a mapping with its fields, nor a list of these.
+        TypeError: It is neither a Critique, a mapping with its fields, a verdict as a verifier's, nor a list of these.
     """
     critiques = []
-    for one in result if isinstance(result, list | tuple) else [result]:
-        critique = Critique(**one) if isinstance(one, dict) and "text" in one else one
-        if not isinstance(critique, Critique):
-            raise TypeError(f"the critic {by!r} must return a Critique, not {one!r}")
+    for one in result if isinstance(result, list | tuple) and not _is_pair(result) else [result]:
+        verdict = Critique(**one) if isinstance(one, dict) and "text" in one else one
+        critique = _critique_of(verdict, mend=f"The draft does not pass {by!r}")
+        if critique is None:
+            raise TypeError(f"the critic {by!r} must return {VERDICTS.rpartition(' or ')[0]}, not {one!r}")
         critiques.append(critique)
     return critiques
 
@@ -234,17 +251,18 @@ def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
 
 
 def takes_state(target: Any) -> bool:
-    """Return whether a critic or verifier has a parameter `state`."""
+    """Return True if a critic or verifier has a parameter `state`."""
     return "state" in getattr(_signature(target), "parameters", ())
 
 
-def _takes(target: Any, *arguments: Any) -> bool:
-    """Return whether something can be called with these arguments, and the state by its name where it takes that."""
+def takes(target: Any, *arguments: Any) -> bool:
+    """Return True if something can be called with these arguments, and the state by its name where it takes that."""
     signature = _signature(target)
     if signature is None:  # as of a builtin
         return callable(target)
+    places = [*signature.parameters][len(arguments) :]
     try:
-        signature.bind(*arguments, **({"state": {}} if "state" in signature.parameters else {}))
+        signature.bind(*arguments, **({"state": {}} if "state" in places else {}))
     except TypeError:
         return False
     return True
@@ -276,3 +294,79 @@ def _rank(critic: Any, model: BaseChatModel | None) -> int:
 def name_of(target: Any) -> str:
     """Return the name of a callable or an object."""
     return str(getattr(target, "name", None) or getattr(target, "__name__", None) or type(target).__name__)
+
+
+def typed_judges(answer: AnswerType, judges: Sequence[Any]) -> list[Any]:
+    """Return judges that are given the object where they take one, behind the program that looks at the type.
+
+    Args:
+        answer: The type.
+        judges: Who judges, in order.
+    """
+    return [_type_critic(answer, judges), *(_given_object(answer, judge) for judge in judges)]
+
+
+def _type_critic(answer: AnswerType, others: Sequence[Any]) -> VerifierCritic:
+    """Return the critic that names the fields in which a draft is not of its type.
+
+    Args:
+        answer: The type.
+        others: Who else judges: where some are no verifiers, it leaves what fits to them.
+    """
+    decides = all(isinstance(one, VerifierCritic) for one in others)
+
+    def check(task: str, draft: str, /) -> Critique | None:
+        critique = answer.verifier(task, draft)
+        if critique is None or critique.accepted:
+            return critique if decides else None
+        # Below what one that fits has by this alone, whatever the others find in either.
+        return replace(critique, score=(critique.score or 0.0) / (1 + len(others)) if decides else 0.0)
+
+    check.__name__, check.wants = ANSWER_TYPE, answer.wants  # type: ignore[attr-defined]
+    return VerifierCritic(check, ANSWER_TYPE)
+
+
+def _given_object(answer: AnswerType, judge: Any) -> Any:
+    """Return a judge that is given the object where it takes one."""
+    if isinstance(judge, HumanCritic):
+        return replace(judge, answer=answer)
+    if isinstance(judge, VerifierCritic):
+        return replace(judge, verifier=answer.taken(judge.verifier))
+    return answer.taken(judge, without=())
+
+
+def own_checks(events: Sequence[Event]) -> list[NamedCritic]:
+    """Return the verifiers that standing requirements have of their own, each once."""
+    summary = summary_of(events)
+    texts: dict[str, list[str]] = {}
+    for text in summary.standing:
+        for name in summary.asked[text].get("verifiers", ()):
+            texts.setdefault(name, []).append(text)
+    return [
+        NamedCritic(name, VerifierCritic(_looked_up(name), name), VERIFIER, requirements=tuple(texts_of))
+        for name, texts_of in texts.items()
+    ]
+
+
+def _looked_up(name: str) -> Verifier:
+    """Return a verifier that is looked up when it is asked: a name that nobody knows here fails like any other."""
+
+    def check(task: str, draft: str, /) -> Critique | None:
+        return known_verifier(name)(task, draft)
+
+    return check
+
+
+def about_untold(judge: NamedCritic, draft: Attempt, *, asks: bool) -> list[NamedCritic]:
+    """Return the judge as it is asked about each requirement of which nobody has said whether a draft meets it.
+
+    Only of a draft that is right apart from them; and only a judge that can be asked about one.
+    """
+    ask = getattr(judge.call, "about", None)
+    if ask is None or not asks or judge.requirements or not draft.agreed:
+        return []
+    return [
+        NamedCritic(f"{judge.name}: {' '.join(text.split())}", ask(text), judge.rank, requirements=(text,))
+        for text in draft.unmet
+        if not draft.told_of(text)
+    ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ...state.limits import MOST
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["THRESHOLDS", "JudgeFile", "JudgePart", "Reading", "bin_of", "drifted", "read_judge"]
 
@@ -111,11 +109,11 @@ def read_judge(judge: str | os.PathLike[str] | Mapping[str, Any] | JudgeFile) ->
     except OSError as error:
         raise ValueError(f"{label} can't be read: {error.strerror or error}") from None
     except ValidationError as error:
-        told = [
+        fields = [
             f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg'].removeprefix('Value error, ')}"
             for one in error.errors(include_url=False, include_input=False)
         ]
-        raise ValueError(f"{label} is no file of redraft calibrate: {'; '.join(told[:4])}") from None
+        raise ValueError(f"{label} is no file of redraft calibrate: {'; '.join(fields[:4])}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{label} is no JSON: {error}") from None
 

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import Critique
-from ..runtime.dual import Do
+from ...state.dual import Do
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Prompts, chat_prompt, prompt_messages
 from ..writing.replies import is_stop_phrase, read_text
-from .model_critic import JUDGED, ModelJudge
+from .model_critic import JUDGED, OneModelCritic
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LOGPROB_PROMPT", "QUESTIONS", "ChecklistCritic", "LogprobCritic"]
 
 
-class ChecklistCritic(ModelJudge):
+class ChecklistCritic(OneModelCritic):
     """A critic that asks a model one question at a time; only a reply that is "yes" and nothing else is one.
 
     Args:
@@ -59,7 +59,7 @@ class ChecklistCritic(ModelJudge):
         return Critique(text, not failed, 1 - len(failed) / len(self.questions))
 
 
-class LogprobCritic(ModelJudge):
+class LogprobCritic(OneModelCritic):
     """A critic whose score is P(yes) / (P(yes) + P(no)) of the first token of the reply; one token is written.
 
     Args:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from ...state.critique import Critique
+from ...state.critique import Critique, DualCritic
+from ...state.dual import Do
 from ...state.summary import latest_draft, rounds
-from ..runtime.dual import Do, DualCritic
-from ..writing.conversation import in_context
-from ..writing.prompts import Memory, Prompts, chat_prompt, prompt_messages, prompt_values
+from ..writing.prompts import Memory, Prompts, chat_prompt, in_context, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
-from .structured_replies import Structured, names_a_key_twice, parsed_reply, structured_model, unreadable_errors
+from .points import FEW, NO_POINT, Point, Points, borne_out, points_text, read_points, unrepeated
+from .structured_replies import Structured, UnreadableReplyError, structured_model
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -29,11 +29,15 @@ __all__ = [
     "JUDGED",
     "MET_PROMPT",
     "MET_VERDICT_PROMPT",
+    "POINTS_PROMPT",
+    "POINTS_VERDICT_PROMPT",
     "VERDICT_PROMPT",
     "ModelCritic",
-    "ModelJudge",
+    "OneModelCritic",
+    "PointedVerdict",
     "Structured",
     "Verdict",
+    "no_verdict",
 ]
 
 
@@ -48,8 +52,27 @@ class Verdict(BaseModel):
     )
     accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_reservation(cls, fields: Any) -> Any:
+        """Refuse a verdict with more in it than is asked for."""
+        if isinstance(fields, dict) and fields.keys() - cls.model_fields:
+            raise ValueError("a verdict with a reservation is none")
+        return fields
 
-class ModelJudge(DualCritic):
+
+class PointedVerdict(Verdict):
+    """The judge's points first, its opinion last."""
+
+    feedback: Points = Field(  # type: ignore[assignment]
+        description=(
+            "One to three things to mend, beginning with the worst; where nothing is, one whose problem is nothing."
+        ),
+        json_schema_extra=FEW,
+    )
+
+
+class OneModelCritic(DualCritic):
     """A critic on one model, which can be another one."""
 
     model: BaseChatModel
@@ -65,7 +88,8 @@ class ModelJudge(DualCritic):
         critic = copy.copy(self) if isinstance(self, ModelCritic) else ModelCritic(self.model)
         asked = MET_PROMPT.replace("STOP_PHRASE", critic.stop_phrase) if critic._judge is None else MET_VERDICT_PROMPT
         critic.requirement, critic.templates = requirement, chat_prompt(asked, what="prompt")
-        return critic
+        critic.form = Verdict
+        return critic.on(critic.model)
 
     def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
@@ -74,13 +98,16 @@ class ModelJudge(DualCritic):
         return other
 
 
-class ModelCritic(ModelJudge):
+class ModelCritic(OneModelCritic):
     """A critic that asks a model.
 
     Args:
         model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
         prompt: A template over `task`, `draft`, `history`, `round` and keys of one's own in the state, or several, one
-            a round (the first critique, then the later ones). The default asks for a verdict in the form that is read.
+            a round (the first critique, then the later ones). The default asks for a verdict in the form that is read,
+            of which a sentence that stands there before is left out.
+        points: Whether it is asked for at most three points, each with the words of the draft that it is about and what
+            would be right. What is said twice or is about other words is left out, which changes no verdict.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
         structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
             has it.
@@ -109,6 +136,7 @@ class ModelCritic(ModelJudge):
         model: BaseChatModel,
         *,
         prompt: Prompts | None = None,
+        points: bool = False,
         stop_phrase: str = "no issues",
         structured: Structured = "auto",
         memory: Memory = "last",
@@ -123,25 +151,34 @@ class ModelCritic(ModelJudge):
         self.stop_phrase = stop_phrase
         self.memory: Memory = memory
         self.what = what
-        self._judge = structured_model(model, Verdict, structured)
-        default = VERDICT_PROMPT if self._judge is not None else CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase)
+        self.form = PointedVerdict if points else Verdict
+        self._asks_by_default = prompt is None
+        self._judge = structured_model(model, self.form, structured)
+        defaults = (POINTS_PROMPT, POINTS_VERDICT_PROMPT) if points else (CRITIC_PROMPT, VERDICT_PROMPT)
+        default = defaults[self._judge is not None].replace("STOP_PHRASE", stop_phrase)
         self.templates = chat_prompt(default if prompt is None else prompt, what=what, known=None, needed=["draft"])
 
     def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
         other = super().on(model)
-        other._judge = None if self._judge is None else structured_model(model, Verdict, "auto")
+        other._judge = self._judge and structured_model(model, self.form)
         return other
 
     def logic(
         self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
     ) -> Generator[Do, Any, Critique]:
         """Judge the draft."""
-        judge = self._judge or self.model
+        return (yield from self.verdict(self.messages(task, draft, history, state), draft))
+
+    def verdict(self, messages: Sequence[BaseMessage], draft: str) -> Generator[Do, Any, Critique]:
+        """Ask for a verdict on a draft; `accepted=None` where it can't be read, since it is never asked for again."""
+        if self._judge is None:
+            return self.read((yield Do(self.model.invoke, self.model.ainvoke, (messages,))), draft)
         try:
-            return self.read((yield Do(judge.invoke, judge.ainvoke, (self.messages(task, draft, history, state),))))
-        except unreadable_errors() as error:
-            return _no_verdict(str(error))
+            verdict = yield from self._judge.logic(messages, None)
+        except UnreadableReplyError as error:
+            return no_verdict(str(error))
+        return self._critique(verdict.feedback, draft, verdict.accepted, verdict.score)
 
     def messages(
         self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
@@ -153,30 +190,29 @@ class ModelCritic(ModelJudge):
         template = self.templates[min(rounds(history), len(self.templates) - 1)]
         return prompt_messages(template, values, model=self.model, state=state)
 
-    def read(self, reply: Any) -> Critique:
-        """Return the verdict in a reply; `accepted=None` where it can't be read, since it is never asked for again."""
-        if refusal := marked_refusal(reply if self._judge is None else reply.get("raw")):
-            return _no_verdict(refusal)
-        if self._judge is None:
-            text = read_text(reply)
-            return (
-                Critique(text, accepted=is_stop_phrase(text, self.stop_phrase)) if text.strip() else _no_verdict(text)
-            )
-        raw, parsed = reply.get("raw"), parsed_reply(reply)
-        said = read_text(raw) if raw is not None else ""
-        fields = parsed.model_dump() if isinstance(parsed, BaseModel) else parsed
-        try:
-            verdict = Verdict.model_validate(fields)
-        except ValidationError:
-            return _no_verdict(said)
-        if fields.keys() - Verdict.model_fields or names_a_key_twice(raw):  # a verdict with a reservation is none
-            return _no_verdict(said)
-        return Critique(verdict.feedback, verdict.accepted, verdict.score)
+    def read(self, reply: Any, draft: str) -> Critique:
+        """Return the verdict in a reply that is a text."""
+        text = read_text(reply)
+        if (refusal := marked_refusal(reply)) or not text.strip():
+            return no_verdict(refusal or "it said nothing")
+        accepted = is_stop_phrase(text, self.stop_phrase)
+        return self._critique(read_points(text) if self.form is PointedVerdict else text, draft, accepted)
+
+    def _critique(
+        self, feedback: str | Sequence[Point], draft: str, accepted: bool, score: float | None = None
+    ) -> Critique:
+        """Return a verdict as a critique: of points those that the draft bears out, and of a text nothing twice."""
+        if isinstance(feedback, str):
+            return Critique(unrepeated(feedback) if self._asks_by_default else feedback, accepted, score)
+        points = borne_out(feedback, draft)
+        text = points_text(points) if points or accepted else NO_POINT
+        left_out = [points_text([one]) for one in feedback if one not in points]
+        return Critique(text, accepted, score, evidence={"left_out": left_out} if left_out else None)
 
 
-def _no_verdict(reply: str) -> Critique:
-    quoted = f" It said: {reply.strip()[:500]}" if reply.strip() else " It said nothing."
-    return Critique(f"The verdict could not be read, so the draft is not accepted.{quoted}", accepted=None)
+def no_verdict(why: str) -> Critique:
+    """Return the critique of a judge whose verdict can't be read."""
+    return Critique(f"The verdict could not be read, so the draft is not accepted: {why}", accepted=None)
 
 
 JUDGED = """\
@@ -216,3 +252,16 @@ MET_PROMPT = f"""\
 CRITIC_PROMPT = f"""\
 {JUDGED}Name every error and omission, with what would be right. If there is none, reply with exactly these words and \
 nothing else: STOP_PHRASE"""
+POINTS_VERDICT_PROMPT = f"""\
+{JUDGED}Name at most three things to mend, beginning with the worst: for each the words of the draft that it is about, \
+copied exactly (none where something is missing), what is wrong there, and what would be right. Say nothing twice, and \
+if nothing is to be mended, say that in one. Then give a score from 0 to 1, and accept the draft only if nothing is \
+left to mend."""
+
+POINTS_PROMPT = f"""\
+{JUDGED}If nothing is to be mended, reply with exactly these words and nothing else: STOP_PHRASE
+
+Else name at most three things to mend, beginning with the worst, each in three lines, and nothing twice:
+Quote: the words of the draft that it is about, copied exactly, or "nothing" where something is missing
+Problem: what is wrong there
+Better: what would be right"""

@@ -13,11 +13,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...state.critique import Critique
+from ...state.critique import Critique, DualCritic
+from ...state.dual import Do
 from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..arguments import checked_count
-from ..runtime.dual import Do, DualCritic
 from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt, reseeded
 from ..writing.replies import read_text
@@ -201,16 +201,19 @@ class _Votes:
         return [*self.known, *self.written]
 
     def accept(self) -> bool:
-        """Return whether a program agrees with the draft, and its answer leads.
+        """Return True if a program agrees with the draft, and its answer leads.
 
         A single one that was known to the writer does not count.
         """
         blind = self.programs if self.fresh else self.written
         agreeing = _agreeing(self.prose, self.programs)
-        return (agreeing >= ENOUGH or _agreeing(self.prose, blind) > 0) and self._count(self.prose) > self._strongest()
+        rivals = [one.number for one in self._others()]
+        rivals += [one for one in self.drafts if one is not None and not same_number(one, self.prose)]
+        leads = self._count(self.prose) > max(map(self._count, rivals), default=0)
+        return leads and (agreeing >= ENOUGH or _agreeing(self.prose, blind) > 0)
 
     def reject(self) -> bool:
-        """Return whether the draft has no answer, or several programs agree with one another against it."""
+        """Return True if the draft has no answer, or several programs agree with one another against it."""
         against = (_agreeing(one.number, self.programs) for one in self._others())
         return self.prose is None or max(against, default=0) >= max(ENOUGH, _agreeing(self.prose, self.programs) + 1)
 
@@ -221,12 +224,6 @@ class _Votes:
 
     def _count(self, number: Decimal | None) -> int:
         return _agreeing(number, self.programs) + sum(same_number(one, number) for one in self.drafts)
-
-    def _strongest(self) -> int:
-        """Return how many votes the strongest other answer has."""
-        rivals = [one.number for one in self._others()]
-        rivals += [one for one in self.drafts if one is not None and not same_number(one, self.prose)]
-        return max(map(self._count, rivals), default=0)
 
     def _others(self) -> list[Computed]:
         return [one for one in self.programs if one.number is not None and not same_number(one.number, self.prose)]

@@ -90,7 +90,7 @@ def on_itself(spec: str) -> str:
 
 
 def scores(spec: str) -> bool:
-    """Return whether a spec names a critic whose score is measured."""
+    """Return True if a spec names a critic whose score is measured."""
     kind = known_critics().get(spec.partition(":")[0])
     return kind is not None and kind.measured
 

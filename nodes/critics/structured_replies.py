@@ -6,14 +6,16 @@ Asked for as structured output where the model has it, as JSON in the text elsew
 from __future__ import annotations
 
 import json
-import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ValidationError
 
-from ..runtime.dual import Do, DualRunnable
-from ..writing.replies import read_text
+from ...models.schema_requests import parse_structured, unfenced
+from ...state.dual import Do
+from ..runtime.step import DualRunnable
+from ..writing.replies import marked_refusal, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -25,10 +27,7 @@ __all__ = [
     "Structured",
     "StructuredModel",
     "UnreadableReplyError",
-    "names_a_key_twice",
-    "parsed_reply",
     "structured_model",
-    "unreadable_errors",
 ]
 
 Structured = bool | Literal["auto"]
@@ -54,7 +53,7 @@ class StructuredModel(DualRunnable["Sequence[BaseMessage]", Form]):
     def __init__(self, model: BaseChatModel, form: type[Form]) -> None:
         self.model = model
         self.form = form
-        self._native = structured_model(model, form, "auto")
+        self._native = _native(model, form, "auto")
 
     def logic(self, input: Sequence[BaseMessage], config: RunnableConfig | None) -> Generator[Do, Any, Form]:  # noqa: A002
         model, messages = self._native or self.model, list(input)
@@ -63,17 +62,19 @@ class StructuredModel(DualRunnable["Sequence[BaseMessage]", Form]):
             messages.append(HumanMessage(f"{AS_JSON}\n{schema}"))
         try:
             reply = yield Do(model.invoke, model.ainvoke, (messages,))
-        except unreadable_errors() as error:
+        except _unreadable_errors() as error:
             raise UnreadableReplyError(str(error)) from error
         return self._read(reply)
 
     def _read(self, reply: Any) -> Form:
         raw = reply if self._native is None else reply.get("raw")
+        if refusal := marked_refusal(raw):
+            raise UnreadableReplyError(refusal)
         text = "" if raw is None else read_text(raw)
         try:
-            if self._native is not None and names_a_key_twice(raw):
+            if self._native is not None and _names_a_key_twice(raw):
                 raise ValueError(TWICE)  # noqa: TRY301
-            fields = _json_object(text) if self._native is None else parsed_reply(reply)
+            fields = _json_object(text) if self._native is None else _parsed(reply)
             return self.form.model_validate(fields.model_dump() if isinstance(fields, BaseModel) else fields)
         except (ValueError, RecursionError):  # its words say more than pydantic's
             bare = text.strip()
@@ -93,13 +94,6 @@ def _json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def unfenced(text: str) -> str:
-    """Return the inside of the one code fence that a text is, or the text."""
-    bare = text.strip()
-    opened = FENCE_OPENED.match(bare)
-    return bare[opened.end() : -3] if opened and bare.endswith("```", opened.end()) else text
-
-
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -107,7 +101,7 @@ def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def names_a_key_twice(raw: Any) -> bool:
+def _names_a_key_twice(raw: Any) -> bool:
     """Return whether a structured reply, in its text or in what it calls, names a key twice.
 
     Parsers keep the last one, so that `{"accepted": false, "accepted": true}` would accept.
@@ -123,26 +117,23 @@ def names_a_key_twice(raw: Any) -> bool:
     return False
 
 
-def parsed_reply(reply: Mapping[str, Any]) -> Any:
-    """Return the data of a structured reply; after a thought it is read here, since a parser may have read the thought.
+def _parsed(reply: Mapping[str, Any]) -> Any:
+    """Return the data of a structured reply, read as that of a typed draft is; else what the provider's parser read.
 
     Args:
-        reply: The `raw` reply, and what was `parsed` of it.
+        reply: The `raw` reply, and what was `parsed` of it: after a thought, a parser may have read the thought.
     """
     raw = reply.get("raw")
-    if not isinstance(raw, AIMessage) or raw.tool_calls or "parsed" in raw.additional_kwargs:
-        return reply.get("parsed")
-    text = read_text(raw)
-    if text == raw.text:
-        return reply.get("parsed")
-    try:
-        return _json_object(text)
-    except (ValueError, RecursionError):
-        return None
+    if isinstance(raw, AIMessage):
+        with suppress(ValueError, RecursionError):
+            return parse_structured(raw, {})
+    return None if raw is not None and read_text(raw) != raw.text else reply.get("parsed")
 
 
-def structured_model(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
-    """Return the model asked for structured output with its raw reply beside, or `None` where text is asked for.
+def structured_model(
+    model: BaseChatModel, form: type[Form], structured: Structured = "auto"
+) -> StructuredModel[Form] | None:
+    """Return the model asked for structured output, or `None` where text is asked for.
 
     Args:
         model: The model.
@@ -152,6 +143,11 @@ def structured_model(model: BaseChatModel, form: type[BaseModel], structured: St
     Raises:
         NotImplementedError: `structured` is `True` and the model has none.
     """
+    return None if _native(model, form, structured) is None else StructuredModel(model, form)
+
+
+def _native(model: BaseChatModel, form: type[BaseModel], structured: Structured) -> Any:
+    """Return the model bound to a form, with its raw reply beside; `None` where text is asked for."""
     if structured is False:
         return None
     try:
@@ -164,7 +160,7 @@ def structured_model(model: BaseChatModel, form: type[BaseModel], structured: St
         raise NotImplementedError(f"structured=True, but the model has no structured output: {error}") from error
 
 
-def unreadable_errors() -> tuple[type[Exception], ...]:
+def _unreadable_errors() -> tuple[type[Exception], ...]:
     """Return the errors that mean a reply was not of its form, as opposed to no reply.
 
     JSON that is nested too deeply to be read raises a RecursionError.
@@ -177,7 +173,6 @@ def unreadable_errors() -> tuple[type[Exception], ...]:
     return (OutputParserException, ValidationError, JSONDecodeError, LengthFinishReasonError, RecursionError)
 
 
-FENCE_OPENED = re.compile(r"```(?:json)?[ \t]*+\n", re.IGNORECASE)
 AS_JSON = "Reply with one JSON object of this JSON schema, and nothing else:"
 TWICE = "a key stands there twice"
 MOST_SHOWN = 300

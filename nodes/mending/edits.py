@@ -7,15 +7,12 @@ adds no words of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from ...models.thoughts import is_json
 from ..verify.text_verifiers import split_sentences
 from ..writing.gate import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["edited", "extended"]
 

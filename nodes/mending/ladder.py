@@ -11,17 +11,17 @@ from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ...state.choices import SAMPLE, Arm
-from ...state.summary import current_run
-from ..critics.critics import VerifierCritic
-from ..critics.requirements import own_checks
-from ..runtime.dual import at_once, beside
-from ..verify.text_verifiers import addition, advice, wish
-from ..writing.adaptive import EDIT, AdaptiveWriter, Drafts
+from ...state.dual import Do, at_once
+from ...state.stopping import SAMPLE, Arm
+from ...state.summary import Attempt, current_run
+from ...state.typed_answer import ANSWER_TYPE
+from ..critics.critics import VerifierCritic, own_checks
+from ..runtime.killable import beside
+from ..verify.text_verifiers import hint, wish
 from ..writing.gate import no_draft, opened
-from ..writing.prompts import PromptedModel, attempt_at_hand, chat_prompt
+from ..writing.prompts import WISHES, Keep, PromptedModel, Prompts, attempt_at_hand, chat_prompt, known_verifier
 from ..writing.replies import read_text
-from ..writing.standing import WISHES, known_verifier
+from ..writing.writers import EDIT, AdaptiveWriter, Drafts
 from .edits import edited, extended
 
 if TYPE_CHECKING:
@@ -32,25 +32,35 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from ...state.events import Event
-    from ...state.summary import Attempt
-    from ..runtime.dual import Do
-    from ..writing.prompts import Keep, Prompts
 
-__all__ = ["ADD_PROMPT", "LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "accepted_edit", "wishes"]
+__all__ = ["LADDER", "MEND_PROMPT", "REWRITE_PROMPT", "WISHES", "Ladder", "accepted_edit", "wished", "wishes"]
 
 MEND, REWRITE = "mend", "rewrite"
 LADDER = (Arm(MEND, tries=1), Arm(REWRITE, tries=1), Arm(SAMPLE, tries=3))
 """The rungs that ask a model, in order."""
 
 
-def wishes(critics: Iterable[Any]) -> str:
-    """Return what the verifiers among critics want of a text, to be put behind the task; empty where none says it.
+def _arm(text: str) -> Arm:
+    """Return the rung that `NAME` or `NAME:TRIES` stands for."""
+    name, colon, tries = text.partition(":")
+    arm = next((arm for arm in LADDER if arm.name == name), Arm(name, tries=1))
+    if not colon:
+        return arm
+    if not tries.isdecimal() or not int(tries):
+        raise ValueError(f"a rung is a name, or a name and how often it may bring nothing: sample:3, not {text!r}")
+    return arm._replace(tries=int(tries))
 
-    One that knows the gold answer tells nothing.
-    """
+
+def wished(critics: Iterable[Any]) -> list[str]:
+    """Return what each verifier among critics wants of a text, where it says it; an oracle tells nothing."""
     checks = [critic for critic in critics if isinstance(critic, VerifierCritic) and not critic.oracle]
-    told = [text for check in checks if (text := check.wants or wish(check.verifier))]
-    return "".join([WISHES, *(f"\n- {text}" for text in told)]) if told else ""
+    return [text for check in checks if (text := check.wants or wish(check.verifier))]
+
+
+def wishes(critics: Iterable[Any]) -> str:
+    """Return what the verifiers among critics want, to be put behind the task; empty where none says it."""
+    texts = wished(critics)
+    return "".join([WISHES, *(f"\n- {text}" for text in texts)]) if texts else ""
 
 
 class Ladder(AdaptiveWriter):
@@ -63,7 +73,7 @@ class Ladder(AdaptiveWriter):
         generate_prompt: Of fresh samples.
         told: What the verifiers want, put behind the task.
         keep: Whether the best or the latest draft is mended.
-        arms: Rungs in order.
+        arms: Rungs in order; by its name alone one has the tries that it has in `LADDER`.
         own: Keys of the state that the prompts may name.
 
     Raises:
@@ -79,18 +89,19 @@ class Ladder(AdaptiveWriter):
         generate_prompt: Prompts,
         told: str = "",
         keep: Keep = "best",
-        arms: Sequence[Arm] = LADDER,
+        arms: Sequence[Arm | str] = LADDER,
         own: Collection[str] = (),
     ) -> None:
+        rungs = [_arm(arm) if isinstance(arm, str) else arm for arm in arms]
         seen: dict[str, Any] = {"told": told, "keep": keep, "memory": "last", "own": own}
         writers = {
             MEND: MendingModel(model, revise_prompt, checks, **seen),
             REWRITE: AdvisedModel(model, REWRITE_PROMPT, checks, **seen),
             SAMPLE: PromptedModel(model, generate_prompt, what="generate_prompt", **seen),
         }
-        if unknown := [arm.name for arm in arms if arm.name not in writers]:
+        if unknown := [arm.name for arm in rungs if arm.name not in writers]:
             raise ValueError(f"there is no rung {unknown[0]!r}; known are {', '.join(writers)}")
-        super().__init__({arm.name: writers[arm.name] for arm in arms}, arms)
+        super().__init__({arm.name: writers[arm.name] for arm in rungs}, rungs)
         self.checks = checks
         self.keep: Keep = keep
         self.model = model
@@ -113,6 +124,8 @@ class Ladder(AdaptiveWriter):
         return replace(drafts, replies=replies, edited=[bool(text) for text in texts])
 
     def _edited(self, state: Mapping[str, Any], text: str) -> str:
+        if ANSWER_TYPE in self.checks:
+            return ""  # cut until it fits, data would be other data
         text = opened(text).text
         own = {one.name: VerifierCritic(known_verifier(one.name), one.name) for one in own_checks(state["events"])}
         return "" if no_draft(text) else accepted_edit({**self.checks, **own}, state["task"], text, state)
@@ -184,11 +197,11 @@ class AdvisedModel(PromptedModel):
     def advice(self, objection: Event, draft: str) -> str:
         """Return what to do about one objection to a draft."""
         check = self.check(objection)
-        return (check and advice(check.verifier, draft)) or objection["text"]
+        return (check and hint(check.verifier, "advises", draft)) or objection["text"]
 
 
 class MendingModel(AdvisedModel):
-    """Shows the draft and asks for one thing: what a check lacks, to be added, else what the first check advises.
+    """Asks for one thing: what a check lacks, to be added, a sentence at fault anew, else what the first check advises.
 
     Where others than verifiers object, they are told all that those say.
 
@@ -205,16 +218,18 @@ class MendingModel(AdvisedModel):
         super().__init__(model, prompts, checks, **options)
         self._mend = chat_prompt(MEND_PROMPT, what="refine_prompt")
         self._add = chat_prompt(ADD_PROMPT, what="refine_prompt")
+        self._anew = chat_prompt(SENTENCE_PROMPT, what="prompt")
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         reply = yield from super().logic(input, config)
         attempt = attempt_at_hand(input["events"], self.keep)
-        if attempt is None or self.question(attempt)[0] is not self._add:
+        templates, asked = self.question(attempt)
+        part = opened(read_text(reply)).text
+        if attempt is None or templates not in (self._add, self._anew) or no_draft(part):
             return reply
-        added = opened(read_text(reply)).text
-        if no_draft(added):
-            return reply
-        return reply.model_copy(update={"content": extended(attempt.text, added) if added.strip() else ""})
+        sentence = asked.partition(BEFORE_SENTENCE)[2]
+        whole = attempt.text.replace(sentence, part, 1) if templates is self._anew else extended(attempt.text, part)
+        return reply.model_copy(update={"content": whole if part.strip() else ""})
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
         """Return the templates and the one thing to do, or all that is said where others than verifiers object."""
@@ -222,12 +237,17 @@ class MendingModel(AdvisedModel):
         # A wish with verifiers of its own is mended as these advise.
         covered = {text for one in against for text in one.get("requirements", ()) if one.get("verifier")}
         against = [one for one in against if one["text"] not in covered]
-        checks = [self.check(one) for one in against]
-        if attempt is None or not all(checks):
+        if attempt is None or not all(map(self.check, against)):
             return PromptedModel.question(self, attempt)
-        lacking = (addition(check.verifier, attempt.text) for check in checks if check)
-        if text := next(filter(None, lacking), ""):
+        # A sentence behind JSON would make it none.
+        judges = (
+            [] if self.schema is not None else [(one, check.verifier) for one in against if (check := self.check(one))]
+        )
+        if text := next(filter(None, (hint(judge, "adds", attempt.text) for _, judge in judges)), ""):
             return self._add, text
+        for one, judge in judges:
+            if sentence := hint(judge, "faulty", attempt.text):
+                return self._anew, f"{self.advice(one, attempt.text)}{BEFORE_SENTENCE}{sentence}"
         texts = (self.advice(one, attempt.text) for one in against)
         text = next(filter(None, texts), "")
         return (self._mend, text) if text else PromptedModel.question(self, attempt)
@@ -249,6 +269,11 @@ Text:
 Write {feedback}
 
 Reply with the new text only: no preface, no comment."""
+SENTENCE_PROMPT = """\
+Rewrite one sentence of a text, so that this holds: {feedback}
+
+Reply with the new sentence only: no preface, no comment."""
+BEFORE_SENTENCE = " The sentence now:\n"
 REWRITE_PROMPT = """\
 {task}
 

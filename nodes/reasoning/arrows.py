@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping
+from os import PathLike
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 
+from ...state.dual import Do
 from ...state.events import failure, record
 from ...state.limits import limits_in_force
 from ...state.stopping import spent_budget
 from ...state.summary import rounds
 from ..arguments import checked_count
 from ..retrieve import retrieve
-from ..runtime.dual import Do, DualRunnable
+from ..runtime.step import DualRunnable, Step
 from .branches import Branch
 from .pipeline_steps import repeated
 from .steps import ReasoningSteps, StepName, nothing_to
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-    from os import PathLike
-
-    from ..runtime.step import Step
 
 __all__ = ["Arrow", "ArrowError", "LoadDocuments", "LoopArrow"]
 
@@ -63,7 +60,7 @@ class Arrow(DualRunnable[Branch, Branch]):
         self.name = step
 
     def missing(self, branch: Branch) -> str:
-        """Return why there is nothing to work on, or an empty text."""
+        """Return the reason why there is nothing to work on, or an empty text."""
         return nothing_to(self.step, branch.events)
 
     def logic(self, input: Branch, config: RunnableConfig | None) -> Generator[Do, Any, Branch]:  # noqa: A002
@@ -109,7 +106,7 @@ class LoadDocuments(Runnable[Branch, Branch]):
         self.folder = folder
 
     def missing(self, branch: Branch) -> str:
-        """Return why there is nothing to load, or an empty text."""
+        """Return the reason why there is nothing to load, or an empty text."""
         return "" if self.folder or branch.source else "No folder found to load documents from"
 
     def invoke(self, input: Branch, config: RunnableConfig | None = None, **_: Any) -> Branch:  # noqa: A002

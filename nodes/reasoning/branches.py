@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ...state.critique import Critique
 from ...state.events import CRITIQUE_KINDS, Event, broken_links, clean, digest, given_draft, record, task_event
 from ...state.limits import limits_in_force, merged_limits
 from ...state.summary import Attempt, attempts, best_draft, current_run, latest_draft, rounds, run_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 __all__ = [
     "Branch",
@@ -177,8 +174,7 @@ class Branch:
             ValueError: The record was edited.
         """
         events = tuple(output["events"])
-        head = digest(events[-1]) if events else ""
-        if broken := broken_links(events, output.get("head", head)):
+        if broken := broken_links(events, output.get("head", digest(events[-1]) if events else "")):
             raise ValueError(f"events {broken} of the record were edited after they were written")
         # A copy, since the caller may change the output.
         return cls(name, deepcopy(events))

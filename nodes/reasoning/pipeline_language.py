@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..._plugins import load_plugin, plugin_cache, plugins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ENTRY_POINTS",
@@ -324,7 +322,7 @@ def parse_pipeline(text: str, *, check: Callable[[PipelineStep], object] | None 
 
 def step_help() -> str:
     """Return the known steps, one a line."""
-    shown = {
+    forms = {
         name: f"{name}('{signature.argument}')"
         if signature.argument and not signature.default
         else f"{name}('{signature.default}')"
@@ -332,9 +330,9 @@ def step_help() -> str:
         else name
         for name, signature in known_steps().items()
     }
-    width = max(map(len, shown.values()))
+    width = max(map(len, forms.values()))
     return "\n".join(
-        ["known steps:", *(f"  {shown[name]:<{width}}  {kind.does}" for name, kind in known_steps().items())]
+        ["known steps:", *(f"  {forms[name]:<{width}}  {kind.does}" for name, kind in known_steps().items())]
     )
 
 
@@ -395,9 +393,9 @@ def _at(node: ast.expr, line: str, why: str) -> str:
 def _pointed(line: str, start: int, width: int, why: str) -> str:
     """Return the line with carets under the place, and why. Long lines are cut around it."""
     left, width = max(0, start - 60), min(width, 120)
-    shown = line[left : start + max(width, 1) + 60]
-    carets = "^" * max(1, min(width, len(shown) - (start - left)))
-    return f"{why}\n  {shown}\n  {' ' * (start - left)}{carets}"
+    excerpt = line[left : start + max(width, 1) + 60]
+    carets = "^" * max(1, min(width, len(excerpt) - (start - left)))
+    return f"{why}\n  {excerpt}\n  {' ' * (start - left)}{carets}"
 
 
 def _unknown(name: str, *, known: bool = True) -> str:

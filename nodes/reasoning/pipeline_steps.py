@@ -300,8 +300,7 @@ def keeps_task(step: Step) -> Step:
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from step.logic(state, config)
-        kept = {"task": state["task"]} if state.get("task") else {}
-        return {**kept, "resuming": False, **update}
+        return {**({"task": state["task"]} if state.get("task") else {}), "resuming": False, **update}
 
     return Step(step.get_name(), logic)
 
@@ -355,7 +354,7 @@ def in_turn(*logics: Logic) -> Logic:
 
 
 def end_reason(state: Mapping[str, Any]) -> StopReason:
-    """Return why a pipeline ends after its last step: that there are no more, unless something else ended it."""
+    """Return the reason why a pipeline ends after its last step: there are no more, unless something else ended it."""
     return decide(state["events"], state["limits"]) or "max_rounds"
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.errors import GraphBubbleUp
 
-from ...state.dual import do
+from ...state.dual import Do, at_once, do
 from ...state.events import failure, record
 from ...state.summary import rounds
 from ...state.usage import add_usage
-from ..runtime.dual import Do, DualRunnable, at_once
+from ..runtime.step import DualRunnable
 from .arrows import ArrowError
 from .branches import Branch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
 
 __all__ = ["FailureError", "InParallel", "Result", "SafeArrow", "best_branch", "safe"]
 

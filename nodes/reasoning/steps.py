@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...state.critique import Critique
+from ...state.critique import Critique, DualCritic
+from ...state.dual import Do
 from ...state.events import Event, failure, record
 from ...state.stopping import spent_budget
 from ...state.summary import latest_draft, rounds
@@ -18,7 +19,6 @@ from ..critics.structured_replies import StructuredModel, UnreadableReplyError
 from ..feedback import feedback
 from ..generate import generate
 from ..refine import refine
-from ..runtime.dual import Do, DualCritic
 from ..runtime.meter import BudgetSpentError, Prices
 from ..runtime.step import Step, Steps, call, emit
 from ..writing.prompts import PromptedModel, Prompts, chat_prompt, prompt_messages, prompt_values
@@ -79,7 +79,7 @@ class CommentCritic(DualCritic):
 
 
 class ScoredCritique(BaseModel):
-    """What is wrong first, the score last."""
+    """Name what is wrong first, the score last."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -197,13 +197,13 @@ class ReasoningSteps:
 
     def writer(self, name: StepName, *, tools: Sequence[Any] = ()) -> PromptedModel:
         """Return the writer of the `draft`, of the improvement (`improve`) or of the notes before them (`think`)."""
-        known: dict[StepName, tuple[Prompts | None, Prompts]] = {
+        prompts_of: dict[StepName, tuple[Prompts | None, Prompts]] = {
             "think": (self.think_prompt, THINK_PROMPT),
             "draft": (self.draft_prompt, DRAFT_PROMPT),
             "improve": (self.improve_prompt, IMPROVE_PROMPT),
         }
-        given, default = known[name]
-        prompts = default if given is None else given
+        own, default = prompts_of[name]
+        prompts = default if own is None else own
         return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
 
     def judge(self, *, tools: Sequence[Any] = ()) -> CommentCritic | ScoredCritic:
@@ -253,7 +253,7 @@ def checked_model(name: str, model: object) -> None:
 
 
 def nothing_to(name: StepName, events: Sequence[Event]) -> str:
-    """Return why a step has nothing to work on, or an empty text where it has."""
+    """Return the reason why a step has nothing to work on, or an empty text where it has."""
     if name in ("think", "draft"):
         return ""
     latest = latest_draft(events)

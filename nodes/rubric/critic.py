@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 from langgraph.cache.base import BaseCache
 
-from ...state.critique import Critique
-from ...state.dual import do
+from ...state.critique import Critique, DualCritic
+from ...state.dual import Do, adrive, at_once, do, drive
 from ...state.usage import NO_USAGE, Usage, add_usage
-from ..runtime.dual import Do, DualCritic, adrive, at_once, drive
 from ..runtime.meter import METER
 from .judges import JUDGE_PROMPT, DimensionJudge, FunctionJudge, ModelJudge, RubricJudge
 from .rubrics import VOTES, Judgement, QualityAssessment, Rubric, Vote, vote_on
@@ -22,7 +21,7 @@ from .rubrics import VOTES, Judgement, QualityAssessment, Rubric, Vote, vote_on
 if TYPE_CHECKING:
     from ...state.events import Event
 
-__all__ = ["Adaptive", "Panel", "RubricCritic", "adapted_threshold", "explained", "rubric_critic", "task_complexity"]
+__all__ = ["Adaptive", "Panel", "RubricCritic", "explained", "rubric_critic", "task_complexity", "threshold_by_task"]
 
 
 def task_complexity(task: str) -> float:
@@ -36,7 +35,7 @@ def task_complexity(task: str) -> float:
     return 0.5 * min(1.0, words / MANY_WORDS) + 0.5 * min(1.0, demands / MANY_DEMANDS)
 
 
-def adapted_threshold(task: str, threshold: float) -> float:
+def threshold_by_task(task: str, threshold: float) -> float:
     """Return the threshold for this task: a little higher for a simple one, lower for a complex one.
 
     A short answer to one question can be flawless; where a dozen things are asked for, the same threshold would spend
@@ -52,7 +51,7 @@ def adapted_threshold(task: str, threshold: float) -> float:
 
 Panel = BaseChatModel | Sequence[BaseChatModel]
 Adaptive = bool | Callable[[str, float], float]
-"""`(task, threshold) -> threshold`; `True` is `adapted_threshold`."""
+"""`(task, threshold) -> threshold`; `True` is `threshold_by_task`."""
 
 
 class RubricCritic(DualCritic):
@@ -192,7 +191,7 @@ def rubric_critic(
         _seats(rubric, named, panel, prompt, together=together),
         vote=vote,
         threshold=rubric.threshold if threshold is None else threshold,
-        adapt=adapted_threshold if adaptive is True else adaptive or None,
+        adapt=threshold_by_task if adaptive is True else adaptive or None,
         cache=cache or None,
         name=name,
     )
@@ -246,10 +245,10 @@ def explained(assessment: QualityAssessment) -> str:
     lines = [f"Overall score {overall}; {threshold:.2f} is wanted."]
     if blocking := details.get("blocking"):
         lines += [f"Whatever the overall score is, this must be mended first: {', '.join(blocking)}."]
-    shown = [*details["weak"], *details.get("blocking", [])]
-    shown = shown or [name for name, score in scores.items() if score < threshold] or list(scores)
+    names = [*details["weak"], *details.get("blocking", [])]
+    names = names or [name for name, score in scores.items() if score < threshold] or list(scores)
     lines += [
-        f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in shown
+        f"- {name} ({scores[name]:.2f}): {text}" for name, text in details["suggestions"].items() if name in names
     ]
     lines += [f"- {name} has no score: {why}" for name, why in details.get("unreadable", {}).items()]
     return "\n".join(lines)

@@ -6,19 +6,23 @@ import hashlib
 import inspect
 import json
 import math
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...state.critique import Critique
+from ...state.dual import Do, DualCallable, calling
+from ...state.summary import current_run
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
-from ..runtime.dual import Do, calling
-from ..writing.prompts import chat_prompt, prompt_messages
-from .grounding import grounded_task
+from ..runtime.step import DualRunnable
+from ..writing.prompt_injection import fence, opens_part
+from ..writing.prompts import PromptedModel, chat_prompt, prompt_messages
 from .rubrics import Dimension, Judgement
 
 if TYPE_CHECKING:
@@ -27,7 +31,106 @@ if TYPE_CHECKING:
 
     from ...state.events import Event
 
-__all__ = ["JUDGE_PROMPT", "DimensionJudge", "DimensionVerdict", "FunctionJudge", "ModelJudge", "RubricJudge"]
+__all__ = [
+    "JUDGE_PROMPT",
+    "DimensionJudge",
+    "DimensionVerdict",
+    "FunctionJudge",
+    "Ground",
+    "GroundedModel",
+    "Grounding",
+    "ModelJudge",
+    "RubricJudge",
+    "ground_event",
+    "grounded_task",
+]
+
+
+class Ground(DualCallable[[str], list[dict[str, Any]]]):
+    """A source of facts about a task: passages, each with `id`, `text` and `source`."""
+
+    name: str
+
+
+class Grounding(DualRunnable["Mapping[str, Any]", dict[str, Any]]):
+    """A `prepare` that asks each ground about the task and records what it found as a `retrieval` event.
+
+    The record, not the state, holds it: forks and replays see what the run saw.
+
+    Args:
+        grounds: Who is asked.
+        after: Another `prepare`, a Runnable or callable, run before: the grounds are asked about the task that it
+            makes, and its update stays.
+    """
+
+    def __init__(self, *grounds: Ground, after: Any = None) -> None:
+        self.name = "grounding"
+        self.grounds = grounds
+        self._after = after
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, dict[str, Any]]:  # noqa: A002
+        """Return the update with one event for each ground that found anything."""
+        before: Any = {}
+        if isinstance(self._after, Runnable):
+            before = yield Do(self._after.invoke, self._after.ainvoke, (input, config))
+        elif self._after is not None:
+            before = yield calling(self._after, input)
+        update: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
+        events = list(update.get("events", []))
+        task = str(update.get("task") or input.get("task") or "")
+        for ground in self.grounds if task else ():
+            documents = yield from ground.logic(task)
+            events += [ground_event(ground.name, task, documents)] if documents else []
+        return {**update, "events": events}
+
+
+def ground_event(by: str, asked: str, documents: Sequence[Mapping[str, Any]], *, number: int = 0) -> dict[str, Any]:
+    """Return the event that says what was found for what was asked.
+
+    Args:
+        by: The ground or tool.
+        asked: The question.
+        documents: Passages, each with `id`, `text` and `source`.
+        number: The draft that they are for.
+    """
+    return {
+        "kind": "retrieval",
+        "round": number,
+        "by": by,
+        "text": asked,
+        "documents": [dict(one) for one in documents],
+    }
+
+
+def grounded_task(task: str, events: Sequence[Event]) -> str:
+    """Return the task with what was found for it below; the task alone where nothing was."""
+    passages = [
+        (event["by"], str(document["text"]))
+        for event in current_run(events)
+        if event["kind"] == "retrieval"
+        for document in event.get("documents", [])
+    ]
+    headings: dict[str, list[str]] = {}
+    for by, text in dict.fromkeys(passages):
+        headings.setdefault(by, []).append(f"- {_fenced(text)}")
+    blocks = [f"Known from {by}:\n" + "\n".join(lines) for by, lines in headings.items()]
+    return "\n\n".join([_fenced(task), *blocks])
+
+
+def _fenced(text: str) -> str:
+    """Return a text in a fence where a line of it looks like the heading of what is known."""
+    return fence(text) if opens_part(text, pattern=KNOWN) else text
+
+
+class GroundedModel(PromptedModel):
+    """A writer whose `{task}` carries what was found for it."""
+
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        return super().messages({**state, "task": grounded_task(state["task"], state.get("events", []))})
+
+
+KNOWN = re.compile("knownfrom")
 
 Said = float | tuple[float, str] | Critique | None
 DimensionJudge = Callable[[str, str], Said | Awaitable[Said]]
@@ -35,7 +138,7 @@ DimensionJudge = Callable[[str, str], Said | Awaitable[Said]]
 
 
 class DimensionVerdict(BaseModel):
-    """What is found first, the number last."""
+    """Findings first, the number last."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -74,11 +177,11 @@ class ModelJudge:
         listed = "\n".join(
             f"- {one.name}: {one.description}" if one.description else f"- {one.name}" for one in dimensions
         )
-        shown = listed.replace("{", "{{").replace("}", "}}")
+        escaped = listed.replace("{", "{{").replace("}", "}}")
         self.name = str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
         self.oracle = False
         self.dimensions = tuple(one.name for one in dimensions)
-        self.template = chat_prompt(prompt.replace("RUBRIC", shown), what="judge_prompt", needed=["draft"])[0]
+        self.template = chat_prompt(prompt.replace("RUBRIC", escaped), what="judge_prompt", needed=["draft"])[0]
         if other := sorted(set(self.template.input_variables) - {"task", "draft"}):
             raise ValueError(f"judge_prompt knows task and draft, not {', '.join(other)}")
         self._identity = [_identity(model), self.name, self.dimensions]
@@ -92,8 +195,8 @@ class ModelJudge:
 
     def messages(self, task: str, draft: str, history: Sequence[Event]) -> list[BaseMessage]:
         """Return the judge's prompt: it knows the facts and preferences that the writer was told."""
-        shown = grounded_task(task, history)
-        return prompt_messages(self.template, {"task": shown, "draft": draft}, model=self._model.model)
+        grounded = grounded_task(task, history)
+        return prompt_messages(self.template, {"task": grounded, "draft": draft}, model=self._model.model)
 
     def key(self, task: str, draft: str, history: Sequence[Event]) -> str:
         """Return the cache key of a question, the judge included."""
@@ -152,8 +255,7 @@ class FunctionJudge:
         elif isinstance(reply, tuple) and len(reply) == 2:
             score, suggestion = reply
         number = float(score) if isinstance(score, Real | Decimal) else math.nan
-        readable = 0 <= number <= 1 and isinstance(suggestion, str)
-        if not readable:
+        if not 0 <= number <= 1 or not isinstance(suggestion, str):
             refused = f"{self.name} returned {reply!r:.200}; a score is a number from 0 to 1"
             return {self.dimensions[0]: Judgement(reason=refused, **also)}
         return {self.dimensions[0]: Judgement(score=number, suggestion=suggestion, reason=reason, **also)}

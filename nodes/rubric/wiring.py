@@ -18,8 +18,7 @@ from ..arguments import check_lists
 from ..critics.critics import HumanCritic
 from ..critics.registry import parted
 from .critic import rubric_critic
-from .grounding import Ground, Grounding
-from .judges import JUDGE_PROMPT
+from .judges import JUDGE_PROMPT, Ground, Grounding
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -88,7 +87,7 @@ class Preferences(Ground):
 
 
 def preference_namespace() -> tuple[str, ...]:
-    """Return where the preferences of this run's `user_id` (in `configurable`) stand; all without one share a place."""
+    """Return the place of the preferences of this run's `user_id` (in `configurable`); without one it is shared."""
     user_id = get_config().get("configurable", {}).get("user_id")
     user = "anyone" if user_id is None or user_id == "" else str(user_id)
     return ("preferences", quote(user, safe="@ ").replace(".", "%2E"))  # a store takes no periods in a name
@@ -149,7 +148,9 @@ def rubric_wiring(
     own = {name: rest.pop(name) for name in OWN if name in rest}
     critic = rubric_critic(rubric, judge=model if judge is None else judge, prompt=prompt, **own)
     remembers = [store is not None and type(one) is HumanCritic for one in critics]
-    others = [RememberingCritic(one.name) if kept else one for kept, one in zip(remembers, critics, strict=True)]
+    others = [
+        RememberingCritic(one.name) if remembered else one for remembered, one in zip(remembers, critics, strict=True)
+    ]
     sources = [*grounds, *([Preferences()] if store is not None else [])]
     wiring: dict[str, Any] = {"critics": [critic, *others] if enabled else [], "store": store}
     if sources:

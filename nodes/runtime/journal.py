@@ -16,6 +16,8 @@ import threading
 from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -40,13 +42,16 @@ if TYPE_CHECKING:
     from .meter import Meter
 
 __all__ = [
+    "EXECUTION",
     "JOURNAL",
     "JOURNALED_CALL",
     "SAVER",
+    "Execution",
     "JournalCache",
     "JournaledCall",
     "NodeJournal",
     "is_reused",
+    "journal_in_force",
     "journal_option",
     "node_journal",
     "place_in",
@@ -109,7 +114,7 @@ def node_journal(config: RunnableConfig) -> NodeJournal | None:
 
 
 def place_in(*states: Any) -> str:
-    """Return how far the record is in the first of these that is a state of ours; empty where none is."""
+    """Return the length of the record in the first of these that is a state of ours; empty where none is."""
     for state in states:
         if isinstance(state, dict) and "head" in state:
             return str(sum(event["kind"] not in PASSING for event in state.get("events") or ()))
@@ -126,6 +131,30 @@ def counted_before(state: Mapping[str, Any] | None) -> Usage | None:
 
 PASSING = frozenset({"failure", "verdict", *CHANGE_KINDS})
 """Events that change nothing about the calls of a node that is executed again."""
+
+
+@dataclass
+class Execution:
+    """One execution of a node, as its calls see it."""
+
+    config: RunnableConfig
+    """As the node was given it."""
+    called: bool = False
+
+    @cached_property
+    def journal(self) -> NodeJournal | None:
+        """The journal of its calls, opened by the first; `None` where none is kept."""
+        self.called = True
+        return node_journal(self.config)
+
+
+EXECUTION: ContextVar[Execution | None] = ContextVar("redraft_execution", default=None)
+
+
+def journal_in_force() -> NodeJournal | None:
+    """Return the journal of the node that is executed here; `None` where none is kept."""
+    execution = EXECUTION.get()
+    return None if execution is None else execution.journal
 
 
 class NodeJournal:
@@ -192,18 +221,8 @@ class NodeJournal:
             await self.journal.aadd(self.thread_id, key, row)
 
     def fails_again(self, error: Exception) -> bool:
-        """Return whether the node that raised this would raise it again with the same replies."""
+        """Return True if the node that raised this would raise it again with the same replies."""
         return not isinstance(error, (GraphBubbleUp, UnkeptReplyError)) and not self.caused(error)
-
-    def failed_in(self, update: Any) -> bool:
-        """Return whether an update records a failure of the node that the same replies would lead to again."""
-        written: Mapping[str, Any] = update if isinstance(update, dict) else {}  # a middleware's is none
-        news: Sequence[Mapping[str, Any]] = written.get("events") or ()
-        failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
-        # As `failure` writes them into an event: the name, and the text cut to that length.
-        of_models = {(type(error).__name__, str(error)[:2000]) for error in self.unanswered}
-        # A first draft that came to nothing is written anew.
-        return "raised" in written or any((one.get("error"), one.get("text")) not in of_models for one in failures)
 
     def forget(self) -> None:
         """Drop the replies that this execution used."""
@@ -216,7 +235,7 @@ class NodeJournal:
             await self.journal.aforget(self.thread_id, self._used)
 
     def caused(self, error: BaseException | None) -> bool:
-        """Return whether an error comes from a model that did not answer."""
+        """Return True if an error comes from a model that did not answer."""
         chain: list[BaseException] = []
         # Causes can form a circle.
         while error is not None and error not in chain:
@@ -276,7 +295,7 @@ _in_use: WeakValueDictionary[int, AIMessage] = WeakValueDictionary()
 
 
 def is_reused(message: AIMessage | None) -> bool:
-    """Return whether a reply is out of a journal, or of a cache of LangChain's, which marks it."""
+    """Return True if a reply is out of a journal, or of a cache of LangChain's, which marks it."""
     if message is None:
         return False
     return _in_use.get(id(message)) is message or "total_cost" in (message.usage_metadata or {})

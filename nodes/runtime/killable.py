@@ -34,22 +34,23 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from ...state.dual import Do
 
 try:
     import resource
 except ImportError:  # not on Windows, where wall time is all that is limited
     resource = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
-__all__ = ["CALLER", "MOST", "as_caller", "end_helpers", "off_loop", "run_job"]
+__all__ = ["CALLER", "MOST", "as_caller", "beside", "end_helpers", "off_loop", "run_job"]
 
 T = TypeVar("T")
 
@@ -127,6 +128,14 @@ async def off_loop(function: Callable[..., T], *args: Any, **named: Any) -> T:
         return await loop.run_in_executor(POOL.threads, call)
 
 
+def beside(function: Callable[..., Any], *args: Any) -> Do:
+    """Return the call of a plain function that what others supply may make slow.
+
+    In an async run it is made in a thread, of which nobody whom a server names takes more than their share.
+    """
+    return Do(function, partial(off_loop, function), args)
+
+
 class _Helper:
     """A helper process; for one thread at a time."""
 
@@ -176,7 +185,7 @@ class _Helper:
         return answer
 
     def is_old(self) -> bool:
-        """Return whether it has ended, or may do so soon."""
+        """Return True if it has ended, or may do so soon."""
         return self.process.poll() is not None or time.monotonic() - self.idle_since > IDLE_S / 2
 
     def end(self) -> None:

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _waited() -> bool:
-    """Return whether there is something to read, which the end of the process that asks is, too."""
+    """Return True if there is something to read, which the end of the process that asks is, too."""
     try:
         return bool(select.select([0], [], [], IDLE_S)[0])
     except OSError:  # on Windows pipes can't be waited for
@@ -51,8 +51,8 @@ def _answer(job: str, args: list[Any]) -> bytes:
     try:
         answer = json.dumps({"value": getattr(import_module(module), name)(*args), **_state()})
     except Exception as error:
-        said = {"error": type(error).__name__, "message": str(error)[:MESSAGE]}
-        answer = json.dumps({**said, **_state(last=isinstance(error, MemoryError))})
+        fault = {"error": type(error).__name__, "message": str(error)[:MESSAGE]}
+        answer = json.dumps({**fault, **_state(last=isinstance(error, MemoryError))})
     return answer.encode()
 
 
@@ -62,7 +62,7 @@ def _state(*, last: bool = False) -> dict[str, Any]:
 
 
 def _size() -> int:
-    """Return how many bytes of memory this process has; 0 where the system does not say."""
+    """Return the bytes of memory of this process; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -13,16 +14,19 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from ...state.usage import NO_USAGE, Usage, add_usage, usage_besides
-from .journal import is_reused
+from .journal import JOURNALED_CALL, JournaledCall, is_reused, journal_in_force
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
 
 
-__all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices"]
+__all__ = ["COUNTS", "METER", "BudgetSpentError", "Meter", "Prices", "metered"]
 
 
 class Prices(Protocol):
@@ -262,7 +266,7 @@ class Meter(BaseCallbackHandler):
 
 
 def _believable(usage: Any) -> bool:
-    """Return whether a provider's counts can be counts: a negative one would buy calls, a huge one fits nowhere."""
+    """Return True if a provider's counts can be counts: a negative one would buy calls, a huge one fits nowhere."""
     if not usage:
         return False
     counts = [usage.get(name) for name in COUNTS]
@@ -271,7 +275,7 @@ def _believable(usage: Any) -> bool:
 
 
 def _cached(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many of the input tokens came from the provider's cache, and went into it; those above 0."""
+    """Return the numbers of input tokens that came from the provider's cache and went into it; those above 0."""
     read, written = map(sum, _cache_counts(usage))
     most = usage["input_tokens"]
     counts = {"cache_read_tokens": min(read, most), "cache_write_tokens": min(written, max(most - read, 0))}
@@ -311,12 +315,33 @@ COUNTS: tuple[Literal["input_tokens", "output_tokens", "total_tokens"], ...] = (
 )
 
 
-def _no_refused_call(record: logging.LogRecord) -> bool:
-    """Return whether a warning of LangChain's is about something else than a refused call, which the record shows."""
-    return BudgetSpentError.__name__ not in record.getMessage()
-
-
-logging.getLogger("langchain_core.callbacks.manager").addFilter(_no_refused_call)
+logging.getLogger("langchain_core.callbacks.manager").addFilter(
+    # The record shows a refused call; LangChain would warn of it as well.
+    lambda warning: BudgetSpentError.__name__ not in warning.getMessage()
+)
 
 METER: ContextVar[Meter | None] = ContextVar("redraft_meter", default=None)
 register_configure_hook(METER, inheritable=True)
+
+
+@contextmanager
+def metered(meter: Meter, *states: Any, config: RunnableConfig | None = None) -> Iterator[None]:
+    """Count the models' usage within the block, and have them look into the journal of the node first.
+
+    Args:
+        meter: Counts them.
+        states: Where it may be read how far the record is; see `redraft.nodes.runtime`.
+        config: For models that are called without one, where it says more than the node's own.
+    """
+    journal = journal_in_force()
+    before = METER.set(meter)
+    # Without a journal, that of a node around this one must not serve its calls either.
+    around = JOURNALED_CALL.set(None if journal is None else JournaledCall(journal, states, meter))
+    inherited = None if config is None else var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        METER.reset(before)
+        JOURNALED_CALL.reset(around)
+        if inherited is not None:
+            var_child_runnable_config.reset(inherited)

@@ -1,24 +1,23 @@
 """Graph nodes and routers that serve sync and async runs alike, and the calls that a node makes. Internal.
 
-A node's logic is a generator that yields the calls it wants made (see `redraft.nodes.runtime.dual`). What it makes by
+A node's logic is a generator that yields the calls it wants made (see `redraft.state.dual`). What it makes by
 `call` is metered, held to the budgets of the run, and looked up in the journal first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 
 from ...state.collector import RUNNING
+from ...state.dual import Do, DualCallable, adrive, calling, drive
 from ...state.events import RunValues, frozen, record
 from ...state.langgraph_internals import RUNTIME
 from ...state.masking import mask_error
@@ -27,18 +26,17 @@ from ...state.storage.journal import UnkeptReplyError
 from ...state.summary import rounds
 from ...state.threads.lease import StopControl
 from ...state.usage import Usage, add_usage
-from .dual import Do, DualCallable, DualRunnable, adrive, calling, drive
-from .journal import JOURNALED_CALL, JournaledCall, NodeJournal, node_journal
-from .meter import METER, BudgetSpentError, Meter, Prices
+from .journal import EXECUTION, Execution
+from .meter import BudgetSpentError, Meter, Prices, metered
 
 if TYPE_CHECKING:
     from langgraph.runtime import RunControl
 
 
 __all__ = [
+    "DualRunnable",
     "Logic",
     "Outcome",
-    "Router",
     "Step",
     "Steps",
     "call",
@@ -46,11 +44,12 @@ __all__ = [
     "emit",
     "emitter",
     "extra_update",
-    "journal_in_force",
-    "metered",
     "recorded",
+    "tolerated",
 ]
 
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
 Update = dict[str, Any]
 
 
@@ -79,40 +78,13 @@ class Outcome:
     @property
     def failure_fields(self) -> dict[str, Any]:
         """Fields of a failure event: those of any event, whether replies are kept, and the budget that was spent."""
-        kept = {"kept": True} if self.kept and self.usage["calls"] else {}
+        mark = {"kept": True} if self.kept and self.usage["calls"] else {}
         spent = {"budget": self.error.budget} if isinstance(self.error, BudgetSpentError) else {}
-        return {**self.fields, **kept, **spent}
+        return {**self.fields, **mark, **spent}
 
 
 Steps = Generator[Do, Any, Update]
 Logic = Callable[[Mapping[str, Any], RunnableConfig], Steps]
-
-
-class Execution:
-    """One execution of a node, as its calls see it.
-
-    Args:
-        config: As the node was given it.
-    """
-
-    def __init__(self, config: RunnableConfig) -> None:
-        self.called = False
-        self._config = config
-
-    @cached_property
-    def journal(self) -> NodeJournal | None:
-        """The journal of its calls, opened by the first; `None` where none is kept."""
-        self.called = True
-        return node_journal(self._config)
-
-
-EXECUTION: ContextVar[Execution | None] = ContextVar("redraft_execution", default=None)
-
-
-def journal_in_force() -> NodeJournal | None:
-    """Return the journal of the node that is executed here; `None` where none is kept."""
-    execution = EXECUTION.get()
-    return None if execution is None else execution.journal
 
 
 def call(
@@ -167,31 +139,25 @@ def call(
         mask_error(error)  # LangGraph stores its message, if it is raised
         failure = error
     refused = isinstance(failure, BudgetSpentError)
-    kept = failure is not None and meter.keeps is not None and (refused or meter.keeps(failure))
-    return Outcome(result, failure, meter.total(), meter.model, meter.refused, warned, kept)
+    replies_kept = failure is not None and meter.keeps is not None and (refused or meter.keeps(failure))
+    return Outcome(result, failure, meter.total(), meter.model, meter.refused, warned, replies_kept)
 
 
-@contextmanager
-def metered(meter: Meter, *states: Any, config: RunnableConfig | None = None) -> Iterator[None]:
-    """Count the models' usage within the block, and have them look into the journal of the node first.
+def tolerated(
+    logic: Generator[Do, Any, Result], *, instead: Result, note: Callable[[Exception], None]
+) -> Generator[Do, Any, Result]:
+    """Run a part of the logic; where it raises, return `instead`, and give the error to `note` for the record.
 
-    Args:
-        meter: Counts them.
-        states: Where it may be read how far the record is; see `redraft.nodes.runtime`.
-        config: For models that are called without one, where it says more than the node's own.
+    Raises:
+        GraphBubbleUp: LangGraph's own signals pass through.
     """
-    journal = journal_in_force()
-    before = METER.set(meter)
-    # Without a journal, that of a node around this one must not serve its calls either.
-    around = JOURNALED_CALL.set(None if journal is None else JournaledCall(journal, states, meter))
-    inherited = None if config is None else var_child_runnable_config.set(config)
     try:
-        yield
-    finally:
-        METER.reset(before)
-        JOURNALED_CALL.reset(around)
-        if inherited is not None:
-            var_child_runnable_config.reset(inherited)
+        return (yield from logic)
+    except GraphBubbleUp:
+        raise
+    except Exception as error:
+        note(error)
+        return instead
 
 
 def _guard(
@@ -225,6 +191,20 @@ def control_in(config: RunnableConfig) -> RunControl | None:
     return control
 
 
+class DualRunnable(Runnable[Wanted, Result]):
+    """A Runnable whose `invoke` and `ainvoke` run one `logic`."""
+
+    @abstractmethod
+    def logic(self, input: Wanted, config: RunnableConfig | None) -> Generator[Do, Any, Result]:  # noqa: A002
+        """Yield calls, and return the output."""
+
+    def invoke(self, input: Wanted, config: RunnableConfig | None = None, **_: Any) -> Result:  # noqa: A002
+        return drive(self.logic(input, config))
+
+    async def ainvoke(self, input: Wanted, config: RunnableConfig | None = None, **_: Any) -> Result:  # noqa: A002
+        return await adrive(self.logic(input, config))
+
+
 class Step(Runnable[Any, Update]):
     """A graph node made of a generator; serves `invoke` and `ainvoke` alike."""
 
@@ -251,7 +231,7 @@ class Step(Runnable[Any, Update]):
         finally:
             logic.close()  # in its own context, also after Ctrl-C
             EXECUTION.reset(before)
-        if execution.called and execution.journal and execution.journal.failed_in(update):
+        if execution.called and execution.journal and _failed(update, execution.journal.unanswered):
             execution.journal.forget()
         return update
 
@@ -276,31 +256,27 @@ class Step(Runnable[Any, Update]):
             RUNNING.now -= 1
         if not execution.called:
             return update
-        if execution.journal and execution.journal.failed_in(update):
+        if execution.journal and _failed(update, execution.journal.unanswered):
             await execution.journal.aforget()
         if isinstance(control, StopControl):
             await control.refresh()  # a stop that was requested during the call holds before the next step
         return update
 
 
-class Router(Runnable[Any, str]):
-    """A function of the state that names the node to go to, called in place.
-
-    LangGraph hands a plain function to a thread in an async run, which costs more than a router does.
+def _failed(update: Any, unanswered: Sequence[BaseException]) -> bool:
+    """Return True if an update records a failure of the node that the same replies would lead to again.
 
     Args:
-        function: Takes the state and returns the name of a node.
+        update: What the node returned.
+        unanswered: Errors that models raised in place of a reply.
     """
-
-    def __init__(self, function: Callable[[Any], str]) -> None:
-        self.name = function.__name__
-        self.function = function
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
-        return self.function(input)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> str:  # noqa: A002
-        return self.function(input)
+    written: Mapping[str, Any] = update if isinstance(update, dict) else {}  # a middleware's is none
+    news: Sequence[Mapping[str, Any]] = written.get("events") or ()
+    failures = [event for event in news if event.get("kind") == "failure" and not event.get("budget")]
+    # As `failure` writes them into an event: the name, and the text cut to that length.
+    of_models = {(type(error).__name__, str(error)[:2000]) for error in unanswered}
+    # A first draft that came to nothing is written anew.
+    return "raised" in written or any((one.get("error"), one.get("text")) not in of_models for one in failures)
 
 
 def emit(**progress: Any) -> None:

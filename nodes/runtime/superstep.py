@@ -11,9 +11,9 @@ from langgraph.channels.last_value import LastValue
 from langgraph.errors import GraphDrained, GraphInterrupt
 from langgraph.types import Command
 
+from ...state.dual import Do
 from ...state.langgraph_internals import MISSING, PULL
-from .dual import Do, DualRunnable
-from .step import Step, Update, control_in
+from .step import DualRunnable, Step, Update, control_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence

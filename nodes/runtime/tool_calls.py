@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
 
-from ...state.dual import do
+from ...state.dual import Do, adrive, do, drive
 from ...state.storage.journal import KeptReply
-from .dual import Do, adrive, drive
 from .journal import JOURNALED_CALL
 
 if TYPE_CHECKING:

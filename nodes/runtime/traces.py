@@ -173,7 +173,7 @@ def _score(critic: str, event: Mapping[str, Any]) -> Score:
 
 
 def _is_tracer(handler: Any) -> bool:
-    """Return whether a handler keeps runs, as tracers do; whoever streams messages does not."""
+    """Return True if a handler keeps runs, as tracers do; whoever streams messages does not."""
     return isinstance(handler, BaseTracer) or _is_langfuse(handler)
 
 
@@ -254,12 +254,12 @@ def _project_id(client: Any, name: str | None) -> UUID | None:
     for pause_s in PAUSES_S:
         sleep(pause_s)
         try:
-            found: UUID = client.read_project(project_name=name).id
+            project_id: UUID = client.read_project(project_name=name).id
         except LangSmithNotFoundError:  # the project is made when its first run arrives
             continue
         except Exception:
             break
-        return found
+        return project_id
     return None
 
 
@@ -284,7 +284,7 @@ _LOCK = threading.Lock()
 
 
 def _drafts_of(run: UUID) -> dict[tuple[int, Any], partial[None]]:
-    """Return how scores of each draft of a run are sent, by tracer and round: they come when its step has ended."""
+    """Return the senders of scores of each draft of a run, by tracer and round: they come when its step has ended."""
     with _LOCK:
         senders = _RUNS.setdefault(run, {})
         _RUNS.move_to_end(run)

@@ -12,10 +12,11 @@ from ...state.events import failure
 from ...state.storage.journal import KeptReply
 from ...state.usage import NO_USAGE, add_usage
 from ..prepare import prepare
-from ..runtime.journal import SAVER, place_in, saver_of
-from ..runtime.step import Step, Steps, emit, journal_in_force, metered
+from ..runtime.journal import SAVER, journal_in_force, place_in, saver_of
+from ..runtime.meter import metered
+from ..runtime.step import Step, Steps, emit
 from .path_run import LostDraft, PathRun, own_thread
-from .paths import drafts, explored, lost, own_usage, search_options
+from .paths import drafts, explored, lost, own_usage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +33,7 @@ def prepare_search(
     budgets: SharedBudgets,
     *,
     limits: Mapping[str, Any],
-    keep: Keep,
+    options: Mapping[str, Any],
     fingerprint: Mapping[str, Any],
     branching_factor: int,
     variations: int,
@@ -42,7 +43,7 @@ def prepare_search(
     Args:
         budgets: What siblings share.
         limits: In force where the thread has none yet.
-        keep: Noted in the record.
+        options: As `search_options` has them.
         fingerprint: Of the graph.
         branching_factor: How many drafts there are.
         variations: How many variations are taken in turn.
@@ -52,7 +53,7 @@ def prepare_search(
     Raises:
         ValueError: At run: the task is empty, or a limit makes no sense.
     """
-    begin = prepare(limits=limits, options=search_options(keep), fingerprint=fingerprint, no_draft=NO_DRAFT)
+    begin = prepare(limits=limits, options=options, fingerprint=fingerprint, no_draft=NO_DRAFT)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         update = yield from begin.logic(state, config)
@@ -176,7 +177,7 @@ def _plan(sent: Mapping[str, Any]) -> dict[str, Any]:
 def _sibling_states(
     runs: Sequence[PathRun], plan: Mapping[str, Any], saver: Any
 ) -> Generator[Do, Any, list[tuple[Any, Mapping[str, Any]]]]:
-    """Return where the threads of a level stand; those that have not begun, or are not kept, have no values."""
+    """Return the snapshots of the threads of a level; those that have not begun, or are not kept, have no values."""
     states = []
     for one in plan["siblings"] if saver is not None else ():
         name = yield from own_thread(saver, one, plan["search"])

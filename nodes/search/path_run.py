@@ -15,11 +15,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.errors import GraphBubbleUp, GraphDrained
 
-from ...state.dual import Do, adrive, do, do_all, drive
+from ...state.dual import Do, adrive, do, do_all, drive, streaming
 from ...state.storage.sqlite import IndexedMemorySaver
 from ...state.threads.kind import CHECKED, kind_of
 from ...state.threads.lease import LeaseHolder, leased
-from ..runtime.dual import streaming
 from ..runtime.journal import SAVER, saver_of
 from ..runtime.meter import Meter
 from ..runtime.step import control_in, emitter
@@ -181,15 +180,15 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
     def _to_end(self, plan: Mapping[str, Any], thread: Any, control: RunControl) -> Generator[Do, Any, StateSnapshot]:
         """Run a path's thread to its end, from its beginning where it has none."""
         how = {"stream_mode": "custom", "durability": "sync", "control": control}
-        tell, given = self._teller(plan), None
+        tell, task_input = self._teller(plan), None
         if (yield do(thread["configurable"][SAVER], "get_tuple", thread)) is None:
             limits = {**plan["limits"], "max_rounds": plan["level"]}
             if plan["values"] is None:
-                given = {"task": plan["task"], "limits": limits}
+                task_input = {"task": plan["task"], "limits": limits}
             else:  # a revision begins in the middle of its parent's run
                 values = forked_values(plan["values"], limits)
                 yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)
-        yield streaming(self.graph, tell, given, thread, **how)
+        yield streaming(self.graph, tell, task_input, thread, **how)
         snapshot: StateSnapshot = yield do(self.graph, "get_state", thread)
         # A search that was cancelled may have left the path without a next node; see `cut_off`.
         if not snapshot.next and (last := self._kind.cut_off(snapshot.values)):

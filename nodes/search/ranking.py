@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...state.dual import Do, DualCallable, calling
 from ...state.stopping import spent_budget
 from ...state.usage import Usage, add_usage
 from ..critics.structured_replies import StructuredModel, UnreadableReplyError
-from ..runtime.dual import Do, DualCallable, calling
 from ..runtime.step import call, emit
 from ..writing.prompt_injection import fenced_messages
 from ..writing.prompts import Prompt, chat_prompt
@@ -148,7 +148,7 @@ class Ranking:
         return ranked
 
     def _wins(self, path: Path, leader: Path) -> Generator[Do, Any, bool]:
-        """Return whether the judge puts a path before one that the scores put first.
+        """Return True if the judge puts a path before one that the scores put first.
 
         An error of the judge is a tie, and noted. Once a budget is spent it is not asked.
         """

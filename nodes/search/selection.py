@@ -126,7 +126,7 @@ class _Level:
 
     @property
     def usage(self) -> Usage:
-        """What exploring cost so far."""
+        """The cost of exploring so far."""
         return add_usage(path["usage"] for path in [*self.begun, *self.before])
 
     @property
@@ -157,7 +157,7 @@ def _survey(state: Mapping[str, Any]) -> _Level:
 
 
 def _reason(level: _Level, stop_when: StopWhen, budget: StopReason | None, *, at_the_end: bool) -> StopReason | None:
-    """Return why the search stops after a level, or `None` where it goes on."""
+    """Return the reason why the search stops after a level, or `None` where it goes on."""
     accepted = any(path["accepted"] for path in level.running)
     if level.open and not budget and not at_the_end and not (accepted and stop_when == "accepted"):
         return None
@@ -173,7 +173,7 @@ def _refused(paths: Sequence[Path]) -> StopReason | None:
 
 
 def _ended(running: Sequence[Path]) -> StopReason:
-    """Return why no path can go on: the most serious of their own reasons."""
+    """Return the reason why no path can go on: the most serious of their own reasons."""
     reasons = [path["stop_reason"] for path in running]
     return next((reason for reason in STOP_REASONS if reason in reasons), "max_rounds")
 

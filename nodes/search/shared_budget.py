@@ -6,17 +6,14 @@ import asyncio
 import threading
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...state.stopping import StopReason, spent_budget
 from ...state.usage import Usage, add_usage
 from ..runtime.meter import BudgetSpentError, Meter, Prices
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
 
 __all__ = ["SharedBudget", "SharedBudgets", "Turns"]
 
@@ -115,7 +112,7 @@ class SharedBudget(Meter):
         self._limits = limits
 
     def closed_to(self, name: str, *, accepting: bool) -> str | None:
-        """Return why a path need not begin, or `None`; from then on it has begun.
+        """Return the reason why a path need not begin, or `None`; from then on it has begun.
 
         Args:
             name: Of the path. One that began before goes on in any case.

@@ -43,15 +43,15 @@ def passes_visible_tests(
 
     def check(task: str, draft: str, /) -> Critique | None:
         name = entry_point or find_entry_point(task)
-        shown = [*extra, *visible_tests(task, entry_point=name)]
-        name = name or next((test.names[0] for test in shown if test.names), "")
+        tests = [*extra, *visible_tests(task, entry_point=name)]
+        name = name or next((test.names[0] for test in tests if test.names), "")
         code = read_code(draft, task, entry_point=name)
         if not code:
             wanted = f" that defines {name}" if name else ""
             return Critique(f"The reply holds no Python code. Reply with one code block{wanted}.", False, 0.0)
         name = name or ["", *DEFINITION.findall(code)][-1]
         helpers = given_code(task)
-        runnable = _runnable(shown, name, bound_names(helpers) - {name})
+        runnable = _runnable(tests, name, bound_names(helpers) - {name})
         if not runnable:
             return _only_runs(sandbox, code, name, helpers)
         return _judged(runnable, _results(sandbox, code, runnable, helpers), sandbox, code)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from ...models.thoughts import without_thought
 from .visible_tests import FUTURE, parse_python
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 __all__ = ["code_task", "find_entry_point", "given_code", "read_code", "row_text"]
 

@@ -6,11 +6,8 @@ import ast
 import operator
 import re
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["UnreadableExpressionError", "compute", "plain_notation"]
 
@@ -27,7 +24,10 @@ def plain_notation(text: str) -> str:
         text, count = FRACTION.subn(_fraction, text)
         if not count:
             break
-    return VULGAR.sub(_vulgar, text.translate(SIGNS))
+    return VULGAR.sub(
+        lambda sign: _mixed(sign["whole"] or "", unicodedata.normalize("NFKC", sign["sign"]).replace("⁄", "/")),
+        text.translate(SIGNS),
+    )
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -35,10 +35,6 @@ def _fraction(match: re.Match[str]) -> str:
     if not (above.strip().isdecimal() and below.strip().isdecimal()):
         return f"{whole}(({above})/({below}))"
     return _mixed(whole, f"{above.strip()}/{below.strip()}")
-
-
-def _vulgar(match: re.Match[str]) -> str:
-    return _mixed(match["whole"] or "", unicodedata.normalize("NFKC", match["sign"]).replace("⁄", "/"))
 
 
 def _mixed(whole: str, fraction: str) -> str:

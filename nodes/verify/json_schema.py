@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import UnionType
+from typing import TYPE_CHECKING, Any, NoReturn, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic import ValidationError as ValidationErrors
+from pydantic.errors import PydanticUserError
+from typing_extensions import TypedDict, is_typeddict
 
 from ...state.critique import Critique, Verifier
 from ..runtime.killable import run_job
@@ -19,16 +28,22 @@ from .patterns import check_pattern, quick_search
 from .text_verifiers import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from jsonschema.exceptions import ValidationError
 
 
-__all__ = ["matches_json_schema"]
+__all__ = [
+    "adapter_of",
+    "faults_of",
+    "matches_json_schema",
+    "readable_type",
+]
 
 
-def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
-    """Return a verifier that accepts a draft that is JSON, alone, and fits a JSON Schema.
+def matches_json_schema(schema: Any) -> Verifier:
+    """Return a verifier that accepts a draft that is JSON, alone, and fits a JSON Schema, or a type.
+
+    A type is a pydantic model, a dataclass, a TypedDict, or a list or union of them; its own validators judge then, in
+    this process. A writer that asks a model has the schema in its request, where the provider takes one.
 
     The critique names the path and the fault of the first few errors. The score is below 0.3 while the draft can't be
     parsed (the share of it that could), then grows as errors get fewer. Nothing is fetched: a `$ref` must lead to a
@@ -39,13 +54,15 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
         ImportError: The extra `writing` is not installed. At build.
         ValueError: The schema is not a valid schema, or one of its references leads nowhere. At build.
     """
+    if not isinstance(schema, Mapping | bool):
+        return _of_type(adapter_of(schema))
     dialect = _dialect_of(schema)
-    shown = json.dumps(schema, default=repr, ensure_ascii=False)
-    if len(shown) <= LONGEST_SCHEMA:
+    schema_text = json.dumps(schema, default=repr, ensure_ascii=False)
+    if len(schema_text) <= LONGEST_SCHEMA:
         _check_schema(dialect, schema)
     else:
         try:
-            run_job(f"{__name__}:checked_in", shown, cpu_s=MOST_SECONDS)
+            run_job(f"{__name__}:checked_in", schema_text, cpu_s=MOST_SECONDS)
         except ENDED as error:
             raise ValueError(f"the JSON schema can't be read: {error}") from None
     errors_of = _schema_checker(_bounded(dialect), schema)
@@ -61,12 +78,74 @@ def matches_json_schema(schema: Mapping[str, Any] | bool) -> Verifier:
             except TimeoutError:
                 is_costly = True
         try:
-            return Critique(*run_job(f"{__name__}:judged_in", shown, draft, cpu_s=MOST_SECONDS))
+            return Critique(*run_job(f"{__name__}:judged_in", schema_text, draft, cpu_s=MOST_SECONDS))
         except ENDED as error:
             return Critique(f"It could not be checked: {error}.", accepted=False, score=0.0)
 
-    wants = f"It is JSON alone, without a fence, and fits this JSON Schema: {shown}"
-    return named(check, "matches_json_schema", wants=wants)
+    return _named(check, schema, schema_text)
+
+
+def _named(check: Verifier, schema: Mapping[str, Any] | bool, shown: str) -> Verifier:
+    check.schema = schema  # type: ignore[attr-defined]  # for writers, see `schema_of_checks`
+    return named(check, "matches_json_schema", wants=f"{WANTS}{shown}")
+
+
+def _of_type(adapter: TypeAdapter[Any]) -> Verifier:
+    """Return the verifier of a type of the user's own."""
+
+    def errors_of(value: Any) -> Iterator[str]:
+        try:
+            adapter.validate_json(json.dumps(value))
+        except Exception as error:  # a validator of the user's may raise anything, for a draft that is odd
+            yield from faults_of(error, value)
+
+    def check(task: str, draft: str, /) -> Critique:
+        return Critique(*_judged(errors_of, draft))
+
+    schema = adapter.json_schema()
+    return _named(check, schema, json.dumps(schema, ensure_ascii=False))
+
+
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Return the reader of a type.
+
+    Raises:
+        ValueError: JSON can't hold it.
+    """
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(readable_type(kind))
+        adapter.json_schema()
+    except PydanticUserError as error:
+        raise ValueError(f"{kind!r:.200} is no type that JSON can hold: {error.message}") from None
+    return adapter
+
+
+def faults_of(error: Exception, value: Any) -> list[str]:
+    """Return pydantic's objections to a value, as `$.path: message`, without the names of types in its paths.
+
+    Of a union they are those of the member that fits best: one in which no literal is another, and least is wrong.
+    """
+    if not isinstance(error, ValidationErrors):
+        return [
+            str(error) if isinstance(error, ValueError) else f"$: a validator raised {type(error).__name__}: {error}"
+        ]
+    faults: list[tuple[str, list[tuple[Any, ...]]]] = []
+    wrong: Counter[tuple[Any, ...]] = Counter()
+    for fault in error.errors(include_url=False, include_input=False):
+        path, inside = "$", value
+        members = []
+        for place, part in enumerate(fault["loc"], start=1):
+            lacks = fault["type"] == "missing" and place == len(fault["loc"])
+            if isinstance(inside, list) and isinstance(part, int) and (lacks or part < len(inside)):
+                path, inside = f"{path}[{part}]", inside[part] if part < len(inside) else None
+            elif isinstance(inside, dict) and (part in inside or lacks):
+                path, inside = f"{path}.{part}", inside.get(part)
+            else:
+                members.append(fault["loc"][:place])
+        wrong.update(dict.fromkeys(members, OTHER_MEMBER if fault["type"] == "literal_error" else 1))
+        faults.append((f"{path}: {fault['msg'].removeprefix('Value error, ')}", members))
+    least = {one[:-1]: min(n for other, n in wrong.items() if other[:-1] == one[:-1]) for one in wrong}
+    return [text for text, members in faults if all(wrong[one] == least[one[:-1]] for one in members)]
 
 
 def judged_in(schema: str, draft: str) -> tuple[str, bool, float]:
@@ -87,7 +166,7 @@ def _kept_checker(schema: str) -> Callable[[Any], Iterator[str]]:
 
 
 def _judged(errors_of: Callable[[Any], Iterator[str]], draft: str) -> tuple[str, bool, float]:
-    """Return what is wrong with a draft, whether it is accepted, and its score.
+    """Return the faults of a draft, whether it is accepted, and its score.
 
     Raises:
         TimeoutError: It would take long, and is not for this process.
@@ -120,7 +199,7 @@ def _dialect_of(schema: Mapping[str, Any] | bool) -> Any:
         from jsonschema.exceptions import SchemaError  # noqa: F401  # that it is all there
         from jsonschema.validators import Draft202012Validator, validator_for
     except ImportError as error:
-        raise ImportError(f'a JSON schema needs an extra: pip install "redraft[writing]" ({error})') from None
+        raise ImportError(f'a JSON schema needs an extra: pip install ".[writing]" in a checkout ({error})') from None
     return validator_for(schema, default=Draft202012Validator)
 
 
@@ -237,8 +316,7 @@ def _check_references(schema: Mapping[str, Any] | bool) -> None:
         for pattern in [contents.get("pattern"), *contents.get("patternProperties", {})]:
             if pattern is not None:
                 check_pattern(pattern)
-        references = [contents[key] for key in ("$ref", "$dynamicRef") if isinstance(contents.get(key), str)]
-        for reference in references:
+        for reference in [contents[key] for key in ("$ref", "$dynamicRef") if isinstance(contents.get(key), str)]:
             try:
                 resolver.lookup(reference)
             except Unresolvable:
@@ -250,6 +328,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+WANTS = "It is JSON alone, without a fence, and fits this JSON Schema: "
 LEFT: ContextVar[list[int]] = ContextVar("redraft_steps_left")
 """Of the check that is made here."""
 MOST_STEPS = 50_000
@@ -282,5 +361,28 @@ COSTS: Mapping[str, Callable[[Any, Any], int]] = {
 PARSED = 0.3
 MOST_SHOWN = 5
 MOST_COUNTED = 100
+OTHER_MEMBER = 1000
+"""Faults that a literal of another member of a union counts as."""
 LONGEST_MESSAGE = 300
 FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\n(?P<inside>.*)```", re.DOTALL)
+
+
+def readable_type(kind: Any) -> Any:
+    """Return a type with `typing_extensions.TypedDict` in place of `typing.TypedDict`, also inside lists and unions."""
+    if sys.version_info >= (3, 12):
+        return kind
+    if is_typeddict(kind) and type(kind).__module__ == "typing":
+        fields = get_type_hints(kind, include_extras=True).items()
+        typed: Any = TypedDict
+        return typed(kind.__name__, {name: _field(name, field, kind) for name, field in fields})
+    origin, inside = get_origin(kind), tuple(map(readable_type, get_args(kind)))
+    if origin in (Union, UnionType):
+        return Union[inside]  # noqa: UP007  # made of a tuple
+    return origin[inside] if isinstance(origin, type) and inside else kind  # type: ignore[index]
+
+
+def _field(name: str, field: Any, kind: Any) -> Any:
+    marked = get_origin(field) in (Required, NotRequired)
+    needed = get_origin(field) is Required if marked else name in kind.__required_keys__
+    inside = readable_type(get_args(field)[0] if marked else field)
+    return Required[inside] if needed else NotRequired[inside]

@@ -52,7 +52,7 @@ def lone_number(text: str) -> Decimal | None:
 
 
 def same_number(a: Number | None, b: Number | None) -> bool:
-    """Return whether two numbers are equal to one part in a million, however they are written: `42 == "42.00"`.
+    """Return True if two numbers are equal to one part in a million, however they are written: `42 == "42.00"`.
 
     Texts are read by `extract_number`, so `"50%"` is the same as 50 and not as `"1/2"` or 0.5. What is no number
     (`None`, NaN, infinity, a text without one) is the same as nothing.
@@ -154,7 +154,7 @@ def _value(numeral: re.Match[str] | None) -> Decimal | None:
 
 
 def _changed(numeral: str, before: str, after: str, *, negative: bool) -> bool:
-    """Return whether what stands around a numeral changes its value."""
+    """Return True if what stands around a numeral changes its value."""
     if CHANGED_BEFORE.search(before) or CHANGED_AFTER.match(after):
         return True
     if negative and (before.endswith((")", "]", "}", ") ", "] ", "} ", "-")) or before[-1:] + after[:1] == "||"):

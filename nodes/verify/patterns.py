@@ -7,15 +7,13 @@ run of the process meanwhile.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from re import _constants, _parser  # type: ignore[attr-defined]  # the standard library has no public parser of patterns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..runtime.killable import run_job
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["MOST_SECONDS", "bounded_search", "check_pattern", "pattern_form", "quick_search"]
+__all__ = ["MOST_SECONDS", "bounded_search", "check_pattern", "forbidden_word", "pattern_form", "quick_search"]
 
 MOST_SECONDS = 2
 """Of CPU time, for one search of a process."""
@@ -121,7 +119,7 @@ def _compiled(pattern: str, *, multiline: bool) -> Any:
 
 
 def _is_plain(pattern: str) -> bool:
-    """Return whether Python reads a pattern soon: not with ranges of letters that have thousands of them."""
+    """Return True if Python reads a pattern soon: not with ranges of letters that have thousands of them."""
     return len(pattern) <= LONGEST_PLAIN and pattern.isascii() and not WIDE.search(pattern)
 
 
@@ -133,6 +131,12 @@ MOST_STEPS = 2_000_000
 LONGEST_PLAIN = 1000
 WITHOUT_REPEATS = re.compile(r"[^*+?{(|]*")
 WIDE = re.compile(r"\\[uUN]")
+
+
+def forbidden_word(pattern: str) -> str:
+    """Return the word that a pattern forbids and says nothing else of, as `^(?!.*[Ll]oud)` does; else an empty text."""
+    forbids = FORBIDS.fullmatch(pattern)
+    return CHOICE.sub(r"\1", forbids["word"]).strip() if forbids else ""
 
 
 def pattern_form(pattern: str) -> str:
@@ -182,3 +186,6 @@ LONGEST_FORM = 500
 READ_OTHERWISE = re.compile(r"\[\[?:|\{,|\\Z")
 ODD_SPACE = re.compile(r"[\x0b\x1c-\x1f]")
 """White space of Python's that is none of RE2's."""
+FORBIDS = re.compile(r"(?:\(\?[ims]+\))?\^\(\?!\.\*(?:\\b)?(?P<word>(?:\[\w\w\]|[\w '-])+)(?:\\b)?\)(?:\.\*\$?)?")
+CHOICE = re.compile(r"\[\w(\w)\]")
+"""Of a large and a small letter, as people write it."""

@@ -5,20 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from ...state.critique import Critique, Verifier
-from .patterns import bounded_search, pattern_form
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+from .patterns import bounded_search, forbidden_word, pattern_form
 
 __all__ = [
-    "addition",
-    "advice",
     "count_sentences",
     "has_length",
+    "hint",
     "matches",
     "named",
     "reading_grade",
@@ -39,6 +35,7 @@ def named(
     form: str = "",
     advises: Callable[[str], str] | None = None,
     adds: Callable[[str], str] | None = None,
+    faulty: Callable[[str], str] | None = None,
 ) -> Verifier:
     """Return the verifier, under the name of the factory that made it.
 
@@ -50,9 +47,10 @@ def named(
         advises: Takes a draft that is rejected, and returns what to tell a writer who is to mend it.
         adds: The same where something is only to be added to it: returns what a writer is asked for, "one more
             sentence", say, or an empty text.
+        faulty: The same where one sentence is to be rewritten and all else may stay: returns that sentence, or "".
     """
     check.__name__, check.wants = name, wants  # type: ignore[attr-defined]  # a function can carry all of it
-    check.form, check.advises, check.adds = form, advises, adds  # type: ignore[attr-defined]
+    check.form, check.advises, check.adds, check.faulty = form, advises, adds, faulty  # type: ignore[attr-defined]
     return check
 
 
@@ -62,7 +60,7 @@ def wanted(check: object) -> str:
 
 
 def wish(check: object) -> str:
-    """Return what a writer is told of a verifier: its form, else its wish, else the first line of its docstring.
+    """Return the wish of a verifier as a writer reads it: its form, its wish, or the first line of its docstring.
 
     Args:
         check: A verifier, or any callable in the role of one.
@@ -71,16 +69,16 @@ def wish(check: object) -> str:
     return own or (inspect.getdoc(check) or "").partition("\n")[0] if inspect.isroutine(check) else own
 
 
-def advice(check: object, draft: str) -> str:
-    """Return what to tell a writer who is to mend a rejected draft; empty where the verifier does not say."""
-    advises = getattr(check, "advises", None)
-    return advises(draft) if advises else ""
+def hint(check: object, kind: Literal["advises", "adds", "faulty"], draft: str) -> str:
+    """Return what a verifier says of a rejected draft to a writer who is to mend it; empty where it does not say.
 
-
-def addition(check: object, draft: str) -> str:
-    """Return what to ask for that is only to be added to a rejected draft; empty where that would not do."""
-    adds = getattr(check, "adds", None)
-    return adds(draft) if adds else ""
+    Args:
+        check: A verifier.
+        kind: What is asked for, as `named` has it.
+        draft: The draft.
+    """
+    says = getattr(check, kind, None)
+    return says(draft) if says else ""
 
 
 def split_words(text: str) -> list[str]:
@@ -108,7 +106,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def count_sentences(text: str) -> int:
-    """Return how many sentences a text has, as `split_sentences` parts them."""
+    """Return the number of sentences of a text, as `split_sentences` parts them."""
     return len(split_sentences(text))
 
 
@@ -121,7 +119,7 @@ def reading_grade(text: str) -> float:
     try:
         import syllapy
     except ImportError as error:
-        raise ImportError(f'a reading level needs an extra: pip install "redraft[writing]" ({error})') from None
+        raise ImportError(f'a reading level needs an extra: pip install ".[writing]" in a checkout ({error})') from None
     words = [part[:LONGEST_WORD] for word in split_words(text) for part in LETTERS.findall(word.replace("’", "'"))]
     if not words:
         return 0.0
@@ -206,16 +204,21 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
 
     def check(task: str, draft: str, /) -> Critique:
         try:
-            found = search(draft)
+            match = search(draft)
         except TimeoutError as error:
             return Critique(f"The draft can't be checked: {error}.", accepted=False)
-        return Critique("" if found else says or f"The draft must match {pattern!r}.", found)
+        return Critique("" if match else says or f"The draft must match {pattern!r}.", match)
 
     shown = pattern_form(pattern)
     size = "this form" if "\n" not in shown else f"{len(shown.splitlines())} lines of this form"
     form = f"It has {size}, with words in place of each …:\n{shown}" if shown and not says else ""
-    wants = says or f"It matches the regular expression {pattern}"
-    verifier = named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants)
+    word = forbidden_word(pattern)
+
+    def faulty(draft: str) -> str:
+        return next((one for one in split_sentences(draft) if word and word.casefold() in one.casefold()), "")
+
+    wants = says or (f'It does not use "{word}".' if word else f"It matches the regular expression {pattern}")
+    verifier = named(check, "matches", wants=wants, form=form, advises=lambda _: form or wants, faulty=faulty)
     verifier.shape = shown  # type: ignore[attr-defined]
     return verifier
 
@@ -262,17 +265,16 @@ def has_length(
         return Critique("\n".join(problems), not problems, sum(scores) / len(scores))
 
     def advice(draft: str) -> str:
-        told = [_resize(COUNTS[unit](draft), low, high, unit) for unit, (low, high) in limits.items()]
-        return "\n".join(filter(None, told))
+        advices = [_resize(COUNTS[unit](draft), low, high, unit) for unit, (low, high) in limits.items()]
+        return "\n".join(filter(None, advices))
 
     sizes = " and ".join(_size(low, high, unit) for unit, (low, high) in limits.items())
     words = limits.get("word", (0, None))
-    form = _in_sentences(sizes, *words) if len(limits) == 1 else ""
     return named(
         check,
         "has_length",
         wants=f"It has {sizes}.",
-        form=form,
+        form=_in_sentences(sizes, *words) if len(limits) == 1 else "",
         advises=advice,
         adds=lambda draft: _more_sentences(draft, *words),
     )
@@ -288,7 +290,7 @@ def _in_sentences(sizes: str, low: int, high: int | None) -> str:
 
 
 def _more_sentences(draft: str, low: int, high: int | None) -> str:
-    """Return what to ask for where a draft has too few words; empty where a sentence would be too long for it."""
+    """Return the request for more words where a draft has too few; empty where a sentence would be too long for it."""
     count = COUNTS["word"](draft)
     if count >= low or (high is not None and high < WORDS_A_SENTENCE):
         return ""
@@ -343,7 +345,7 @@ def _size(low: int, high: int | None, unit: str) -> str:
 
 
 def _resize(count: int, low: int, high: int | None, unit: str) -> str:
-    """Return how to bring a text to a size: well inside it, since models count badly, and told in sentences."""
+    """Return the advice that brings a text to a size: well inside it, since models count badly, and in sentences."""
     if low <= count and (high is None or count <= high):
         return ""
     size = _size(low, high, unit)

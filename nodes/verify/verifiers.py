@@ -1,4 +1,4 @@
-"""Verifiers by name, as the shell, recipes and a server's callers write them. Internal.
+"""Verifiers and answer types by name, as the shell, recipes and a server's callers write them. Internal.
 
 It imports none of them, so that a help page can list them at once. A package adds one with an entry point in the group
 `redraft.verifiers`.
@@ -10,7 +10,8 @@ import json
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._plugins import plugin_cache, registered
 
@@ -19,7 +20,18 @@ if TYPE_CHECKING:
 
     from ...state.critique import Verifier
 
-__all__ = ["RETIRED", "VerifierKind", "holds_schema", "known_verifiers", "opened_file", "stored_verifier", "verifier"]
+__all__ = [
+    "RETIRED",
+    "VerifierKind",
+    "holds_schema",
+    "known_verifiers",
+    "named_type",
+    "opened_file",
+    "stored_type",
+    "stored_verifier",
+    "type_in",
+    "verifier",
+]
 
 
 class VerifierKind(NamedTuple):
@@ -41,6 +53,8 @@ class VerifierKind(NamedTuple):
     opens: bool = False
     """Its argument may be a file's path: it is stored absolute, told before a foreign recipe is followed, and not for a
     server's callers."""
+    line: str = ""
+    """What it wants of a draft, for a help page."""
 
 
 def verifier(spec: str) -> Verifier:
@@ -61,8 +75,8 @@ def verifier(spec: str) -> Verifier:
         return kind.build()
     if kind is not None and kind.argument and (argument.strip() or name == "uses_words"):
         return kind.build(argument) if opened_file(spec) else _built(kind, argument)
-    known = ", ".join(repr(f"{one.name}:{one.argument}".rstrip(":")) for one in known_verifiers().values())
-    raise ValueError(f"{spec!r} is not a verifier; known are {known}")
+    names = ", ".join(repr(f"{one.name}:{one.argument}".rstrip(":")) for one in known_verifiers().values())
+    raise ValueError(f"{spec!r} is not a verifier; known are {names}")
 
 
 @lru_cache(maxsize=64)
@@ -107,7 +121,7 @@ def opened_file(spec: str) -> str:
 
 
 def holds_schema(argument: str) -> bool:
-    """Return whether what stands behind `json_schema:` is a schema, and no file's name."""
+    """Return True if what stands behind `json_schema:` is a schema, and no file's name."""
     return argument.lstrip().startswith("{")
 
 
@@ -172,10 +186,56 @@ RETIRED = frozenset({"arithmetic_holds", "arithmetic_holds:optional"})
 """Verifiers of earlier versions, which threads may still name."""
 
 OWN = (
-    VerifierKind("uses_words", _words, "WORD,WORD"),
-    VerifierKind("matches", _pattern, "REGEX"),
-    VerifierKind("length", _length, "20-40"),
-    VerifierKind("json_schema", _schema, "FILE", opens=True),
-    VerifierKind("reading_level", _grade, "GRADE"),
-    VerifierKind("ends_with_answer", _answer),
+    VerifierKind("uses_words", _words, "WORD,WORD", line="it has each word"),
+    VerifierKind("matches", _pattern, "REGEX", line="the pattern is found in it"),
+    VerifierKind("length", _length, "20-40", line="it has so many words"),
+    VerifierKind("json_schema", _schema, "FILE", opens=True, line="it is JSON of the schema"),
+    VerifierKind("reading_level", _grade, "GRADE", line="it reads at that school grade or below"),
+    VerifierKind("ends_with_answer", _answer, line="its last line is #### and a number"),
 )
+
+
+def type_in(text: str) -> str:
+    """Return the form in which a recipe stores `--answer-type`: `module:Name` as it is, of a file the schema in it.
+
+    Raises:
+        ValueError: It is neither.
+        OSError: The file can't be read.
+    """
+    if NAMED.fullmatch(text) or holds_schema(text):
+        return stored_type(text)
+    return stored_type(Path(text).expanduser().read_text(encoding="utf-8").strip())
+
+
+def stored_type(text: str) -> str:
+    """Return the name or the schema of a type; raises ValueError for what is neither. No file is opened."""
+    if NAMED.fullmatch(text):
+        return text
+    try:
+        return json.dumps(_type_schema(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{text!r:.80} is no type: give module:Name, or a file with a JSON Schema") from None
+
+
+def named_type(text: str) -> Any:
+    """Return the type of a name, which is imported, or the schema that a text is.
+
+    Raises:
+        ValueError: There is none of that name, or the text is no schema.
+    """
+    if not NAMED.fullmatch(text):
+        return _type_schema(text)
+    try:
+        return resolve_name(text)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the answer type {text!r} can't be imported: {error}") from None
+
+
+def _type_schema(text: str) -> dict[str, Any]:
+    schema = json.loads(text)
+    if not isinstance(schema, dict):
+        raise ValueError("a JSON Schema is an object here")  # noqa: TRY004  (as any other bad one)
+    return schema
+
+
+NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -10,12 +10,9 @@ import builtins
 import doctest
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 __all__ = ["VisibleTest", "bound_names", "given_tests", "parse_python", "visible_tests", "with_harness"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...state.summary import Attempt, current_run, rejected_since_draft, rounds
-from ..runtime.dual import Do
+from ...state.dual import Do
+from ...state.summary import current_run, rejected_since_draft, rounds
 from .gate import opened
 from .prompt_injection import fenced_messages
 from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat_prompt, reseeded
@@ -64,30 +64,21 @@ class WordAddingWriter(PromptedModel):
         self.clause = chat_prompt(clause_prompt, what="clause_prompt", known=("words", "draft"))[0]
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
-        draft, words = self._missing(input)
+        attempt = attempt_at_hand(input.get("events", []), self.keep)
         events = input.get("events", [])
+        # The words that the draft misses, if these are all that is wrong with it.
+        objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
+        named = [critique.get("evidence", {}).get("missing") for critique in objections]
+        words = [str(word) for missing in named for word in missing or ()] if all(named) else []
         revised = any(event["kind"] == "revision" and not event.get("rejected") for event in current_run(events))
-        if not words or (len(words) <= self.few and not revised):
+        if attempt is None or not words or (len(words) <= self.few and not revised):
             return (yield from super().logic(input, config))
         # After a clause that was no draft, the next words have their turn.
-        rejected = len(rejected_since_draft(events))
-        skipped = rejected * self.at_once % len(words)
+        skipped = len(rejected_since_draft(events)) * self.at_once % len(words)
         listed = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
-        messages = fenced_messages(self.clause, {"words": listed, "draft": draft})
+        messages = fenced_messages(self.clause, {"words": listed, "draft": attempt.text})
         model = reseeded(self.model, rounds(events) + 1, messages)
-        return joined(draft, (yield Do(model.invoke, model.ainvoke, (messages, config))))
-
-    def _missing(self, state: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Return the draft at hand, and the words that it misses."""
-        attempt = attempt_at_hand(state.get("events", []), self.keep)
-        return (attempt.text, _missing_words(attempt)) if attempt else ("", [])
-
-
-def _missing_words(attempt: Attempt) -> list[str]:
-    """Return the words that a draft misses if these are all that is wrong with it."""
-    objections = [critique for critique in attempt.critiques if critique.get("accepted") is not True]
-    named = [critique.get("evidence", {}).get("missing") for critique in objections]
-    return [str(word) for words in named for word in words or ()] if all(named) else []
+        return joined(attempt.text, (yield Do(model.invoke, model.ainvoke, (messages, config))))
 
 
 def joined(draft: str, reply: AIMessage) -> AIMessage:

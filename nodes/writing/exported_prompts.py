@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from langchain_core.prompts import ChatPromptTemplate
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+__all__ = ["EXPORTED", "exported_prompt"]
 
-__all__ = ["exported_prompt"]
-
-BEGINS = re.compile(r'\s*\{\s*"')
+EXPORTED = re.compile(r'\s*\{\s*"')
+"""The beginning of a text that may be an export."""
 TAG = re.compile(r"\{\{\{([^{}]*)\}\}\}|\{\{([^{}]*)\}\}")
 ROLES = {"System": "system", "Human": "human", "AI": "ai"}
 """By the beginning of a message's class."""
@@ -35,8 +34,6 @@ def exported_prompt(text: str, *, what: str) -> ChatPromptTemplate | None:
     Raises:
         ValueError: It is an export of something else than texts with variables; the message says of what.
     """
-    if not BEGINS.match(text):
-        return None
     try:
         export = json.loads(text)
     except (ValueError, RecursionError):
@@ -97,17 +94,13 @@ def _template(kept: Mapping[str, Any]) -> str:
     text, form = kept["template"], kept.get("template_format", "f-string")
     if not isinstance(text, str):
         raise TypeError(f"its template is a {type(text).__name__}")
-    if form == "mustache":
-        return _from_mustache(text)
-    if form != "f-string":
+    if form == "f-string":
+        return text
+    if form != "mustache":
         raise ValueError(
             f"its template is {form}, which may do more than show a text; write it as f-string or mustache"
         )
-    return text
-
-
-def _from_mustache(text: str) -> str:
-    """Return a mustache template as an f-string: its tags are variables, and all other braces are meant."""
+    # As an f-string: its tags are variables, and all other braces are meant.
     parts, end = [], 0
     for tag in TAG.finditer(text):
         name = (tag[1] or tag[2] or "").removeprefix("&").strip()

@@ -1,17 +1,15 @@
-"""Prompt files: prompts by name, as `redraft tune` writes them, for builders and commands. Internal."""
+"""Prompt files: prompts by name, for builders and commands. Internal."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .prompts import chat_prompt
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["builder_prompts", "check_prompt", "read_prompts", "read_tuned"]
 
@@ -30,7 +28,7 @@ def builder_prompts(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the prompts of a file as arguments of a builder: `build_math_graph(model, **builder_prompts(path))`.
 
     Args:
-        path: As `redraft tune` writes it, or a JSON object whose `prompts` are texts by name: `generate`, `refine`,
+        path: A JSON object whose `prompts` are texts by name: `generate`, `refine`,
             `critic`, `refine_after_programs`, `refine_after_tests`, `clause`, `program_1` and on. In place of a text
             may stand what LangChain (`dumpd`) or the LangSmith Hub (`manifest`) exported of a prompt.
 

@@ -13,17 +13,14 @@ import hashlib
 import re
 import unicodedata
 import weakref
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter, ascii_letters
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompts import BaseChatPromptTemplate, HumanMessagePromptTemplate, PromptTemplate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 __all__ = ["Lines", "fence", "fenced_messages", "opens_part"]
 
@@ -51,7 +48,7 @@ def fenced_messages(template: BaseChatPromptTemplate, values: Mapping[str, Any])
 
 
 def opens_part(text: str, parts: Iterable[str] = (), *, pattern: re.Pattern[str] | None = None) -> bool:
-    """Return whether a line of a text looks like one that opens or ends a part of a prompt.
+    """Return True if a line of a text looks like one that opens or ends a part of a prompt.
 
     Case, Markdown, HTML tags, numbering, punctuation, accents, signs without a width and letters of other scripts that
     look alike make no difference. Lines like those of a fence, or like the tags of passages, count always.
@@ -87,7 +84,7 @@ class Guard:
         """Finds each line that may be one of them, among Latin letters and colons alone; `None`: that can't be told."""
 
     def opens(self, text: str) -> bool:
-        """Return whether a line opens a part."""
+        """Return True if a line opens a part."""
         if isinstance(text, Lines):
             return any(map(self.opens, text.parts))
         if not self._may_open(text):
@@ -167,10 +164,10 @@ class Shape:
 def _shape(template: BaseChatPromptTemplate) -> Shape:
     """Return the shape of a template, which is read off it once."""
     messages = tuple(getattr(template, "messages", ()))
-    known = SHAPES.get(id(template))
+    cached = SHAPES.get(id(template))
     # The identity of an object that is gone may be given to another.
-    if known and known[0]() is template and [*map(id, known[1].messages)] == [*map(id, messages)]:
-        return known[1]
+    if cached and cached[0]() is template and [*map(id, cached[1].messages)] == [*map(id, messages)]:
+        return cached[1]
     parts, own = _parts(template)
     names = {*template.input_variables, *template.partial_variables, *template.optional_variables} - DELIMITED
     shape = Shape(messages, {name: Guard(parts - {own.get(name, "")}) for name in names}, _one_text(template, messages))

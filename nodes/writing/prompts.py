@@ -1,4 +1,4 @@
-"""Prompts: from the state of a run to the messages of one model call. Internal."""
+"""Prompts: from the state of a run, with its conversation and requirements, to the messages of one call. Internal."""
 
 from __future__ import annotations
 
@@ -6,30 +6,38 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompts import BaseChatPromptTemplate, ChatPromptTemplate
 
 from ...models.prices import innermost
+from ...models.schema_requests import GRAMMAR_FAILED, bound_to_schema, refuses_schema, structured_text
+from ...state.dual import Do
 from ...state.events import DRAFT_KINDS, Event
-from ...state.open_state import FROM_RECORD, own_keys
+from ...state.open_state import FROM_RECORD, before_task, conversation_of, own_keys
 from ...state.retrievals import passages
-from ...state.summary import Attempt, best_draft, current_run, rounds, summary_of
-from ..runtime.dual import Do, DualRunnable
-from .conversation import in_context
-from .exported_prompts import exported_prompt
+from ...state.summary import Attempt, current_run, rounds, summary_of
+from ..runtime.step import DualRunnable
+from ..verify.text_verifiers import wish
+from ..verify.verifiers import opened_file, stored_verifier
+from .exported_prompts import EXPORTED, exported_prompt
 from .prompt_injection import Lines, fence, fenced_messages, opens_part
-from .standing import standing
+from .replies import read_text
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
+    from ...state.critique import Verifier
 
 __all__ = [
     "VARIABLES",
+    "WISHES",
     "Keep",
     "Memory",
     "Prompt",
@@ -37,12 +45,17 @@ __all__ = [
     "Prompts",
     "attempt_at_hand",
     "chat_prompt",
+    "in_context",
     "is_prompt",
+    "known_verifier",
     "prompt_messages",
     "prompt_values",
     "refuse_unknown",
     "reseeded",
     "seen_by_refiner",
+    "standing",
+    "with_context",
+    "with_schema",
 ]
 
 Prompt = str | ChatPromptTemplate
@@ -52,7 +65,7 @@ Memory = Literal["all", "last"]
 
 
 def is_prompt(given: Any) -> bool:
-    """Return whether something is a prompt, or several."""
+    """Return True if something is a prompt, or several."""
     several = isinstance(given, Sequence) and not isinstance(given, str) and bool(given)
     return isinstance(given, str | ChatPromptTemplate) or (several and all(map(is_prompt, given)))
 
@@ -92,7 +105,9 @@ def refuse_unknown(template: BaseChatPromptTemplate, known: Sequence[str], *, wh
 
 
 def _template(prompt: Prompt, what: str, known: Sequence[str] | None, needed: Sequence[str]) -> ChatPromptTemplate:
-    template = exported_prompt(prompt, what=what) if isinstance(prompt, str) else prompt
+    template = prompt if isinstance(prompt, ChatPromptTemplate) else None
+    if isinstance(prompt, str) and EXPORTED.match(prompt):
+        template = exported_prompt(prompt, what=what)
     if template is None:
         try:
             template = ChatPromptTemplate.from_messages([("human", str(prompt))])
@@ -143,10 +158,9 @@ def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
     """Return the draft that the refiner works on: the one a person has just spoken about, else the best or the last."""
-    drafts = summary_of(events).attempts
-    if drafts and any(critique["kind"] == "human" for critique in drafts[-1].critiques):
-        return drafts[-1]
-    return best_draft(events, keep=keep)
+    summary = summary_of(events)
+    spoken = summary.latest is not None and summary.latest.seen_by_person
+    return summary.latest if spoken or keep == "last" else summary.kept(keep)
 
 
 def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *, memory: Memory) -> dict[str, Any]:
@@ -163,7 +177,7 @@ def prompt_values(task: str, events: Sequence[Event], attempt: Attempt | None, *
         "feedback": attempt.feedback if attempt else "",
         "history": _history(earlier) if earlier else "",
         "round": summary.rounds,
-        "context": passages(events),
+        "context": "" if summary.retrieval is None else passages(events),
     }
 
 
@@ -292,6 +306,7 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         memory: Memory = "all",
         told: str = "",
         own: Collection[str] = (),
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = what
         self.model = model
@@ -301,6 +316,8 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         self.memory = memory
         self.told = told
         """What is put behind the task: what the verifiers want, say."""
+        self.schema = schema
+        """That of the drafts, where they are JSON: it goes into the request, until a provider refuses it."""
 
     def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
         """Return the messages that the model is asked with."""
@@ -308,8 +325,8 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
         attempt, run, number = attempt_at_hand(events, self.keep), current_run(events), rounds(events)
         templates, feedback = self.question(attempt)
         template = templates[min(number, len(templates) - 1)]
-        told = standing(events, self.told)
-        values = prompt_values(in_context(state["task"], events) + told, events, attempt, memory=self.memory)
+        requirements = standing(events, self.told)
+        values = prompt_values(in_context(state["task"], events) + requirements, events, attempt, memory=self.memory)
         # A prompt that does not show the task says what is required with what there is to do.
         values["feedback"] = feedback if "task" in template.input_variables else feedback + standing(events)
         # Here and not among the values of all prompts: who judges a text is not told what its writer thought.
@@ -318,16 +335,94 @@ class PromptedModel(DualRunnable[Mapping[str, Any], "AIMessage"]):
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
         """Return the templates to ask with about a draft, one a round, and what is said of it."""
-        return self.templates_for(attempt), attempt.feedback if attempt else ""
-
-    def templates_for(self, attempt: Attempt | None) -> list[ChatPromptTemplate]:
-        """Return the templates, one a round, to ask with about a draft."""
-        return self.templates
+        return self.templates, attempt.feedback if attempt else ""
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
         messages = self.messages(input)
         # The prompt of a fresh sample is that of the first draft.
         number = sum(event["kind"] in DRAFT_KINDS for event in current_run(input.get("events", [])))
         model = reseeded(self.model, number + input.get("beside", 0), messages)
-        reply: AIMessage = yield Do(model.invoke, model.ainvoke, (messages, config))
+        reply: AIMessage
+        once = False
+        if (schema := self.schema) is not None and (held := bound_to_schema(model, schema)) is not None:
+            try:
+                reply = yield Do(held.invoke, held.ainvoke, (messages, config))
+                return structured_text(reply, schema)
+            except Exception as error:
+                if not refuses_schema(error):
+                    raise
+                once = getattr(error, "status_code", None) == GRAMMAR_FAILED
+        reply = yield Do(model.invoke, model.ainvoke, (messages, config))
+        self.schema = schema if once else None  # what it refused, it refuses again
         return reply
+
+
+def with_schema(writer: Any, schema: Mapping[str, Any] | None) -> Any:
+    """Return a writer whose models are asked with a schema in the request, where there is one."""
+    if schema is None:
+        return writer
+    constrained = copy(writer)
+    if isinstance(writer, PromptedModel):
+        constrained.schema = schema
+    if isinstance(several := getattr(writer, "writers", None), dict):
+        constrained.writers = {name: with_schema(one, schema) for name, one in several.items()}
+    return constrained
+
+
+WISHES = "\n\nThe text must meet all of these:"
+
+
+@lru_cache(maxsize=64)
+def known_verifier(name: str) -> Verifier:
+    """Return the verifier of a requirement, by its name in the record.
+
+    Raises:
+        ValueError: There is none of that name, or it opens a file: a record may come from somebody else.
+        ImportError: It needs an extra that is not installed.
+    """
+    if opened_file(name):
+        raise ValueError(f"{name!r} opens a file, and a record may be read anywhere: write the schema itself")
+    return stored_verifier(name)
+
+
+def standing(events: Sequence[Event], told: str = "") -> str:
+    """Return the requirements to put behind the task: those of the verifiers, and of people and forks.
+
+    Args:
+        events: The record.
+        told: What the verifiers want, as `wishes` has it.
+    """
+    summary = summary_of(events)
+    if not summary.standing:
+        return told
+    lines: list[str] = []
+    for text in summary.standing:
+        lines += [text, *(wish(known_verifier(name)) for name in summary.asked[text].get("verifiers", ()))]
+    return (told or WISHES) + "".join(f"\n- {line}" for line in lines if line)
+
+
+def in_context(task: str, events: Sequence[Event]) -> str:
+    """Return the task as a prompt shows it: after what was said before it, where the record holds that."""
+    before = before_task(conversation_of(events))
+    return with_context(task, convert_to_messages(before)) if before else task
+
+
+def with_context(task: str, before: Sequence[BaseMessage]) -> str:
+    """Return the task after the messages that were said before it; alone where none were."""
+    lines = [
+        f"{SPEAKERS[message.type]}: {_quoted(text)}"
+        for message in before
+        if message.type in SPEAKERS
+        and (text := read_text(message) if message.type == "ai" else str(message.text)).strip()
+    ]
+    return "\n\n".join([BEFORE, *lines, f"{NOW}\n{_quoted(task)}"]) if lines else task
+
+
+def _quoted(text: str) -> str:
+    """Quote a turn: in a fence where a line of it could pass for somebody else's turn."""
+    return fence(text) if opens_part(text, [BEFORE, NOW, *(f"{name}:" for name in SPEAKERS.values())]) else text
+
+
+SPEAKERS = {"system": "Instructions", "human": "User", "ai": "Assistant"}
+BEFORE = "(What was said before:)"
+NOW = "(Now the user asks:)"

@@ -1,15 +1,18 @@
-"""Replies of models as text: read, compared with a stop phrase, and rejected where they are no draft. Internal."""
+"""Replies of models as text, and whether a revision is one. Internal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ...models.thoughts import without_thought
-from .gate import LONGEST, bare, no_draft, opened
+from .gate import LONGEST, bare, no_draft, opened, opened_json
+
+if TYPE_CHECKING:
+    from ..verify.answer_type import AnswerType
 
 __all__ = [
     "cut_off",
@@ -39,7 +42,7 @@ def read_text(result: Any) -> str:
 
 
 def reasoning_only(result: Any) -> bool:
-    """Return whether a reply has no text besides reasoning, in its text, in blocks of its own or counted as tokens."""
+    """Return True if a reply has no text besides reasoning, in its text, in blocks of its own or counted as tokens."""
     if read_text(result).strip():
         return False
     if _whole_text(result).strip():
@@ -81,7 +84,7 @@ def _whole_text(result: Any) -> str:
 
 
 def cut_off(message: Any) -> bool:
-    """Return whether a provider says that a reply met its limit of output tokens, each in its own word."""
+    """Return True if a provider says that a reply met its limit of output tokens, each in its own word."""
     if not isinstance(message, AIMessage):
         return False
     metadata = message.response_metadata
@@ -95,7 +98,7 @@ CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"
 
 
 def is_stop_phrase(reply: str, phrase: str) -> bool:
-    """Return whether the whole reply is the phrase, ignoring case, Markdown, marks that approve, final punctuation.
+    """Return True if the whole reply is the phrase, ignoring case, Markdown, marks that approve, final punctuation.
 
     The published methods look for the phrase anywhere in the reply, which accepts "no issues with style, but the total
     is wrong" and every reply that quotes the phrase. This is a deliberate deviation.
@@ -107,7 +110,7 @@ def is_stop_phrase(reply: str, phrase: str) -> bool:
 def rejection(
     text: str, *, earlier: Iterable[str], result: Any = None, critique: str = "", known: Iterable[str] = ()
 ) -> str:
-    """Return why a revision is not a draft, or an empty string when it is one.
+    """Return the reason why a revision is not a draft, or an empty string when it is one.
 
     Args:
         text: The revision.
@@ -130,7 +133,7 @@ def rejection(
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
-    """Return whether a text is made of a critique, and neither of what that quotes or proposes nor of what was known.
+    """Return True if a text is made of a critique, and neither of what that quotes or proposes nor of what was known.
 
     Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
     """
@@ -171,21 +174,23 @@ QUOTE_ENDS = ('"', "”", "»")
 UNQUOTED = str.maketrans("“«", "  ")
 
 
-def gated(text: str, result: Any = None) -> dict[str, Any]:
-    """Return what the event of a draft says after the gate: its text, what was stripped, why it is none.
+def gated(text: str, result: Any = None, answer: AnswerType | None = None) -> dict[str, Any]:
+    """Return the fields of a draft's event after the gate: its text, what was stripped, why it is none.
 
     Args:
         text: The text of a reply.
         result: What the model returned, as of `rejection`.
+        answer: The type of the draft, where it has one.
     """
-    draft = opened(text)
+    draft = opened(text) if answer is None else opened_json(text)
     why = "refused" if marked_refusal(result) else no_draft(draft.text)
-    fields: dict[str, Any] = {"text": draft.text, "stripped": draft.stripped, "rejected": why}
+    written = draft.text if answer is None else answer.canonical(draft.text)
+    fields: dict[str, Any] = {"text": written, "stripped": draft.stripped, "rejected": why}
     return {name: value for name, value in fields.items() if value or name == "text"}
 
 
 def refused(text: str, result: Any = None) -> bool:
-    """Return whether the model declined to answer: marked so by the provider, or in so many words and nothing else."""
+    """Return True if the model declined to answer: marked so by the provider, or in so many words and nothing else."""
     return bool(marked_refusal(result)) or no_draft(text) == "refused"
 
 
@@ -199,7 +204,7 @@ def marked_refusal(result: Any) -> str:
 
 
 def same_text(one: str, other: str) -> bool:
-    """Return whether two texts are the same but for whitespace."""
+    """Return True if two texts are the same but for whitespace."""
     return one.split() == other.split()
 
 

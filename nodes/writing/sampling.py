@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from ...state.dual import Do, at_once
 from ...state.events import Sample, clean
 from ..arguments import checked_temperature
-from ..runtime.dual import Do, DualRunnable, at_once
+from ..runtime.step import DualRunnable
 from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
 from .voting import majority_text
@@ -73,7 +74,7 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
 
     Args:
         model: The model.
-        prompts: The template of the question.
+        prompts: The template of the question, or a writer that asks it.
         samples: How many replies, at least 1.
         answer: Reads the answer out of a reply; `None` casts no vote.
         temperature: As in `sampled`: at temperature 0 all replies would be one.
@@ -84,8 +85,8 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
 
     def __init__(
         self,
-        model: BaseChatModel,
-        prompts: Prompts,
+        model: Runnable[Any, AIMessage],
+        prompts: Prompts | PromptedModel,
         *,
         samples: int,
         answer: Callable[[str], Hashable | None],
@@ -96,7 +97,9 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         self.name = f"majority-{samples}"
         self.samples = samples
         self.answer = answer
-        self._prompted = PromptedModel(model, prompts, what="generate_prompt")
+        if not isinstance(prompts, PromptedModel):
+            prompts = PromptedModel(model, prompts, what="generate_prompt")
+        self._prompted = prompts
         self._sampler = sampled(model, temperature)
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, SampledReply]:  # noqa: A002

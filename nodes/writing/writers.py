@@ -1,36 +1,59 @@
-"""Writers of drafts made from a chain, an agent, a graph, or any callable over the state; several by name. Internal."""
+"""Writers of drafts made of a chain, an agent, a graph or a callable; several, by name or by what works. Internal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
-from ...state.conversation import conversation_of, kept_conversation
+from ...state.dual import Do, at_once, calling
 from ...state.langgraph_internals import INPUT_CHANNEL
-from ...state.open_state import own_values
-from ..runtime.dual import Do, DualRunnable, calling
-from .adaptive import AdaptiveWriter
-from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, is_prompt, prompt_values
-from .standing import standing
+from ...state.open_state import conversation_of, kept_conversation, own_values
+from ...state.stopping import SAMPLE, Arm, latest_choice, rounds_allowed
+from ...state.summary import rounds
+from ..runtime.step import DualRunnable
+from ..verify.answer_type import AnswerType, takes_draft, takes_object
+from .prompts import (
+    VARIABLES,
+    Keep,
+    Memory,
+    PromptedModel,
+    Prompts,
+    attempt_at_hand,
+    chat_prompt,
+    is_prompt,
+    prompt_values,
+    standing,
+)
 
 if TYPE_CHECKING:
-    from ...state.events import Event
+    from langchain_core.messages import AIMessage
+    from langchain_core.prompts import ChatPromptTemplate
 
-    ChooseRefiner = Runnable[Any, str] | Callable[[Mapping[str, Any]], Any]
+    from ...state.events import Event
+    from ...state.summary import Attempt
 
 __all__ = [
+    "EDIT",
     "AdaptedRunnable",
+    "AdaptiveWriter",
+    "Drafts",
+    "EvidenceWriter",
     "InputKind",
     "Refiners",
     "Writer",
     "as_refiner",
     "as_writer",
     "from_runnable",
+    "given_drafts",
     "input_kind",
 ]
+
+ChooseRefiner = Runnable[Any, str] | Callable[[Mapping[str, Any]], Any]
 
 Writer = Runnable[Any, Any] | Callable[[Mapping[str, Any]], Any]
 """Takes the state and returns the draft: a string, a message, or a mapping with `draft`, `answer` or `messages`."""
@@ -53,13 +76,13 @@ class AdaptedRunnable(DualRunnable[Mapping[str, Any], Any]):
     def translated(self, state: Mapping[str, Any]) -> Any:
         """Return the input of the Runnable."""
         events = state.get("events", [])
-        told = standing(events, self.told)
-        task = state["task"] + told
+        requirements = standing(events, self.told)
+        task = state["task"] + requirements
         values = prompt_values(task, events, attempt_at_hand(events, self.keep), memory=self.memory)
         conversation = conversation_of(events) or kept_conversation(state)
         messages: list[Any] = [*conversation] if conversation else [("user", task)]
-        if conversation and told:
-            messages.append(("user", told.strip()))
+        if conversation and requirements:
+            messages.append(("user", requirements.strip()))
         if self.given == "values":
             return {**own_values(state), **values, "messages": messages}
         if self.given == "state":
@@ -104,6 +127,32 @@ def as_writer(writer: Writer, *, keep: Keep, memory: Memory) -> Writer:
     if isinstance(writer, Runnable) and not isinstance(writer, AdaptedRunnable | AdaptiveWriter | PromptedModel):
         return from_runnable(writer, keep=keep, memory=memory)
     return writer
+
+
+def given_drafts(writer: Any, answer: AnswerType | None, *, keep: Keep) -> Any:
+    """Return a function that writes given the draft at hand, or several by their names, where it has a `draft` to take.
+
+    Args:
+        writer: Takes the state and `draft`: an object of the type, or `None` where there is none that fits; annotated
+            as `str`, its text. Any other writer stays as it is.
+        answer: The type of the drafts; where they have none, the writer stays as it is.
+        keep: Which draft is at hand.
+    """
+    if answer is None:
+        return writer
+    if isinstance(writer, Mapping):
+        return {name: given_drafts(one, answer, keep=keep) for name, one in writer.items()}
+    if isinstance(writer, Runnable) or not callable(writer) or takes_draft(writer) is None:
+        return writer
+
+    def given(state: Mapping[str, Any]) -> Any:
+        attempt = attempt_at_hand(state.get("events", []), keep)
+        draft: Any = attempt.text if attempt else None
+        if draft is not None and takes_object(writer):
+            draft = answer.object(draft) if answer.fits(draft) else None
+        return writer(state, draft)
+
+    return update_wrapper(given, writer)
 
 
 def _input_keys(graph: Any) -> set[str]:
@@ -240,3 +289,99 @@ def as_refiner(
     if choose is not None:
         raise ValueError("choose_refiner= chooses among several: give refine= as a mapping from names to refiners")
     return writer(given, "refine_prompt")
+
+
+EDIT = "edit"
+"""The name in the record of what a program wrote, without a model."""
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """Drafts that one step wrote side by side."""
+
+    replies: Sequence[Any]
+    """Each a draft of its own."""
+    fresh: bool
+    """True for samples, which are written from the task alone."""
+    arm: str
+    """The name of what wrote them."""
+    edited: Sequence[bool] = ()
+    """For each, whether a program edited what the model wrote."""
+
+
+class AdaptiveWriter(DualRunnable["Mapping[str, Any]", Any]):
+    """Writes revisions by several arms, given as `refine=` of `build_refine_graph`.
+
+    Which arm is next is chosen in `check` and stands in its verdict, with the reason; see `redraft.state.stopping`.
+
+    Args:
+        writers: By the name of an arm, what writes for it: takes the state, as any writer of a revision.
+        arms: In order of preference, with their tries and how many drafts each asks for side by side.
+
+    Raises:
+        ValueError: An arm has no writer, a writer no arm, a name stands twice, or a number is below 1. At build.
+        TypeError: A writer is no Runnable. At build.
+    """
+
+    def __init__(self, writers: Mapping[str, Runnable[Any, Any]], arms: Sequence[Arm]) -> None:
+        self.name = "adaptive"
+        self.writers = dict(writers)
+        self.arms = tuple(arms)
+        names = [arm.name for arm in self.arms]
+        if sorted(names) != sorted(self.writers) or not names:
+            raise ValueError(f"arms and writers must have the same names, each once, not {names} and {[*self.writers]}")
+        for arm in self.arms:
+            if arm.tries < 1 or arm.drafts < 1:
+                raise ValueError(f"tries and drafts of an arm must be 1 or more, not {arm!r}")
+            if not isinstance(self.writers[arm.name], Runnable):
+                raise TypeError(f"the writer of {arm.name!r} must be a Runnable, not {self.writers[arm.name]!r}")
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Drafts]:  # noqa: A002
+        events = input["events"]
+        # A fork may begin right before the revision, with no verdict that chose.
+        chosen = latest_choice(events) or {"arm": self.arms[0].name, "drafts": 1}
+        writer = self.writers[chosen["arm"]]
+        count = max(1, min(chosen["drafts"], rounds_allowed(input["limits"]) - rounds(events)))
+        # Each with a number of its own, by which a seeded model is asked for different drafts.
+        states = [{**input, "beside": number} for number in range(count)]
+        calls = [Do(writer.invoke, writer.ainvoke, (state, config)) for state in states]
+        replies = yield at_once(calls, most_threads=(config or {}).get("max_concurrency"))
+        return Drafts(replies, fresh=chosen["arm"] == SAMPLE, arm=chosen["arm"])
+
+
+class EvidenceWriter(PromptedModel):
+    """Asks with other prompts where only critics with evidence of one sort object, such as prompts without the draft.
+
+    Args:
+        model: The model.
+        prompts: Where anybody else objects, a person say, as in `PromptedModel`.
+        evidence: The sort, a key of `Critique.evidence`: `programs` of a `ProgramCritic`, `tests` of visible tests.
+        evidence_prompts: Where nobody else objects; templates over the same variables, one a round.
+        keep: Whether the best or the latest draft is revised.
+        memory: What of earlier attempts the prompts can show.
+        own: Keys of the state that the prompts may name.
+
+    Raises:
+        ValueError: A template uses unknown variables. At build.
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, AIMessage],
+        prompts: Prompts,
+        *,
+        evidence: str,
+        evidence_prompts: Prompts,
+        keep: Keep = "best",
+        memory: Memory = "all",
+        own: Collection[str] = (),
+    ) -> None:
+        super().__init__(model, prompts, what="refine_prompt", keep=keep, memory=memory, own=own)
+        self.evidence = evidence
+        self.after_evidence = chat_prompt(evidence_prompts, what="evidence_prompts", known=(*VARIABLES, *own))
+
+    def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
+        """Return the templates to ask with about a draft, one a round, and what is said of it."""
+        objecting = [] if attempt is None else [one for one in attempt.deciding if one.get("accepted") is not True]
+        alone = objecting and all(self.evidence in one.get("evidence", {}) for one in objecting)
+        return self.after_evidence if alone else self.templates, attempt.feedback if attempt else ""

@@ -7,17 +7,14 @@ import os
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from ..api.problems import problem
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from ..engine.engine import Engine
+from ..engine.engine import Engine
 
 __all__ = ["A2ADoor"]
 

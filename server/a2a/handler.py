@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from a2a.helpers import get_data_parts, get_text_parts, new_data_part, new_text_part
+from a2a.server.context import ServerCallContext
+from a2a.server.events import Event
 from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
 from a2a.types import (
     AgentCapabilities,
@@ -46,18 +49,10 @@ from a2a.utils.errors import (
 )
 
 from ...state.threads.answers import read_answer
-from ...state.threads.snapshots import astate_of
+from ..engine.assistants import Assistant
+from ..engine.engine import Engine
 from ..engine.runs import LOG, BadRequestError, NotThereError, RefusedError, Run, Submission
 from ..progress_text import progress, question_of, question_text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
-
-    from a2a.server.context import ServerCallContext
-    from a2a.server.events import Event
-
-    from ..engine.assistants import Assistant
-    from ..engine.engine import Engine
 
 __all__ = ["RunHandler", "agent_card"]
 
@@ -191,8 +186,7 @@ class RunHandler(RequestHandler):
         return next((run for run in runs if run.metadata.get(TASK) == task_id), first)
 
     async def _task(self, task_id: str, run: Run) -> Task:
-        output = await self._engine.join(run) if run.ended else {}
-        return task_of(task_id, run, output, await self._question(run))
+        return task_of(task_id, run, await self._engine.join(run) if run.ended else {}, await self._question(run))
 
     async def _question(self, run: Run) -> Mapping[str, Any] | None:
         """Return the question to a person that the run ended with, if any."""
@@ -201,17 +195,21 @@ class RunHandler(RequestHandler):
         if run.output is not None:
             return question_of(run.output.get("__interrupt__"))
         # Another process ran it.
-        graph = await self._engine.graphs.reader(await self._engine.owned.thread(run.caller, run.thread_id))
-        return question_of((await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})).interrupts)
+        record = await self._engine.owned.thread(run.caller, run.thread_id)
+        return question_of((await self._engine.graphs.state(record)).interrupts)
 
     async def _events(self, task_id: str, run: Run) -> AsyncGenerator[Event]:
         yield await self._task(task_id, run)
         about: dict[str, Any] = {"task_id": task_id, "context_id": run.thread_id}
         async for text in progress(run):
             if text.strip():
-                note = agent_message(task_id, run, new_text_part(text.strip()))
-                status = TaskStatus(state=TaskState.TASK_STATE_WORKING, message=note)
-                yield TaskStatusUpdateEvent(status=status, **about)
+                yield TaskStatusUpdateEvent(
+                    status=TaskStatus(
+                        state=TaskState.TASK_STATE_WORKING,
+                        message=agent_message(task_id, run, new_text_part(text.strip())),
+                    ),
+                    **about,
+                )
         ended = await self._task(task_id, run)
         for artifact in ended.artifacts:
             yield TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True, **about)
@@ -242,12 +240,6 @@ def agent_card(assistant: Assistant, *, url: str, guarded: bool) -> AgentCard:
         url: Where it is reached.
         guarded: Whether a token is needed.
     """
-    skill = AgentSkill(
-        id=assistant.id,
-        name=assistant.id,
-        description=assistant.served.line,
-        tags=["draft", "critique", "refine"],
-    )
     card = AgentCard(
         name=f"redraft {assistant.id}",
         description=f"{assistant.served.line} The artifact's metadata say who accepted the answer, if anybody did.",
@@ -259,7 +251,14 @@ def agent_card(assistant: Assistant, *, url: str, guarded: bool) -> AgentCard:
         capabilities=AgentCapabilities(streaming=True, push_notifications=False),
         default_input_modes=["text/plain", "application/json"],
         default_output_modes=["text/plain"],
-        skills=[skill],
+        skills=[
+            AgentSkill(
+                id=assistant.id,
+                name=assistant.id,
+                description=assistant.served.line,
+                tags=["draft", "critique", "refine"],
+            )
+        ],
     )
     if guarded:
         bearer = HTTPAuthSecurityScheme(scheme="bearer")
@@ -294,8 +293,9 @@ def task_of(task_id: str, run: Run, output: Mapping[str, Any], question: Mapping
     status = TaskStatus(state=STATES[run.status])
     if question is not None:
         status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-        parts = [new_text_part(question_text(question)), new_data_part(dict(question))]
-        status.message.CopyFrom(agent_message(task_id, run, *parts))
+        status.message.CopyFrom(
+            agent_message(task_id, run, new_text_part(question_text(question)), new_data_part(dict(question)))
+        )
     elif run.error is not None:
         status.message.CopyFrom(agent_message(task_id, run, new_text_part(run.error["message"])))
     status.timestamp.FromDatetime(datetime.fromisoformat(run.updated_at or run.created_at))
@@ -309,8 +309,13 @@ def task_of(task_id: str, run: Run, output: Mapping[str, Any], question: Mapping
 
 def agent_message(task_id: str, run: Run, *parts: Any) -> Message:
     """Return a message of the agent's about a task."""
-    about = {"task_id": task_id, "context_id": run.thread_id}
-    return Message(message_id=f"{run.id}-{len(run.log)}", role=Role.ROLE_AGENT, parts=parts, **about)
+    return Message(
+        message_id=f"{run.id}-{len(run.log)}",
+        role=Role.ROLE_AGENT,
+        parts=parts,
+        task_id=task_id,
+        context_id=run.thread_id,
+    )
 
 
 def asked_for(message: Message) -> tuple[str, dict[str, Any]]:

@@ -5,33 +5,30 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Response
-from pydantic import Field
+from pydantic import Field, PydanticUserError, TypeAdapter
 
-from ..engine.assistants import Assistant
+from ...nodes.runtime.killable import off_loop
 from ..engine.call_options import call_options
 from ..engine.engine import Engine
 from ..engine.runs import BadRequestError, Caller, NotThereError
 from .guards import KnownCaller, KnownEngine
 from .problems import answers
-from .wire import Metadata, RequestBody, json_response, selected
+from .wire import Few, Metadata, Page, RequestBody, json_list, json_response, one_by_one, selected
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/assistants", tags=["assistants"], responses=answers(404, 409))
-SINCE = "2026-01-01T00:00:00+00:00"
 
 
-class Search(RequestBody):
+class Search(Page):
     """The search criteria of assistants."""
 
     graph_id: str | None = None
     name: str | None = None
-    metadata: dict[str, Any] | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    metadata: Annotated[dict[str, Any] | None, Few] = None
     sort_by: Literal["assistant_id", "created_at", "updated_at", "name", "graph_id"] | None = None
     sort_order: Literal["asc", "desc"] = "asc"
-    select: list[str] | None = None
+    select: Annotated[list[str] | None, Few] = None
 
 
 Text = Annotated[str, Field(max_length=500)]
@@ -62,44 +59,29 @@ class Latest(RequestBody):
     version: int
 
 
-def assistant_json(assistant: Assistant) -> dict[str, Any]:
-    """Return a preset as clients read it."""
-    return {
-        "assistant_id": assistant.id,
-        "graph_id": assistant.id,
-        "config": {},
-        "context": {},
-        "created_at": SINCE,
-        "updated_at": SINCE,
-        "metadata": {"created_by": "system"},
-        "version": 1,
-        "name": assistant.id,
-        "description": assistant.served.line,
-    }
-
-
 async def matching(engine: Engine, caller: Caller, search: Search) -> list[dict[str, Any]]:
     """Return every assistant that is listed and meant: the caller's own, then the presets."""
     every = await engine.saved.every(caller)
-    every += [assistant_json(assistant) for assistant in engine.presets.known.values() if assistant.served.listed]
     if search.sort_by is not None:
         key = search.sort_by
         every.sort(key=lambda assistant: str(assistant[key]), reverse=search.sort_order == "desc")
-    wanted = (search.metadata or {}).items()
     return [
         assistant
         for assistant in every
         if search.graph_id in (None, assistant["graph_id"])
         and (search.name or "").lower() in assistant["name"].lower()
-        and all(assistant["metadata"].get(name) == value for name, value in wanted)
+        and all(assistant["metadata"].get(name) == value for name, value in (search.metadata or {}).items())
     ]
 
 
 @router.post("")
 async def create(engine: KnownEngine, caller: KnownCaller, body: Create) -> Response:
     """Make an assistant: a preset with a model and options of the caller's."""
-    fields = body.model_dump(exclude={"assistant_id", "if_exists"})
-    return json_response(await engine.saved.create(caller, body.assistant_id, fields, if_exists=body.if_exists))
+    return json_response(
+        await engine.saved.create(
+            caller, body.assistant_id, body.model_dump(exclude={"assistant_id", "if_exists"}), if_exists=body.if_exists
+        )
+    )
 
 
 @router.post("/search")
@@ -107,8 +89,8 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Annotated[Searc
     """List assistants."""
     body = body or Search()
     every = await matching(engine, caller, body)
-    return json_response(
-        [selected(assistant, body.select) for assistant in every[body.offset : body.offset + body.limit]]
+    return await json_list(
+        one_by_one(selected(assistant, body.select) for assistant in every[body.offset : body.offset + body.limit])
     )
 
 
@@ -121,32 +103,26 @@ async def count(engine: KnownEngine, caller: KnownCaller, body: Annotated[Search
 @router.get("/{assistant_id}")
 async def get(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return an assistant."""
-    if assistant_id in engine.presets.known:
-        return json_response(assistant_json(engine.presets.get(assistant_id)))
     return json_response(await engine.saved.get(caller, assistant_id))
 
 
 @router.patch("/{assistant_id}")
 async def update(engine: KnownEngine, caller: KnownCaller, assistant_id: str, body: Change) -> Response:
     """Add a version to an assistant of the caller's, and run it from now on."""
-    _check_changes(engine, assistant_id)
     return json_response(await engine.saved.update(caller, assistant_id, body.model_dump(exclude_none=True)))
 
 
-@router.delete("/{assistant_id}", status_code=204)
-async def delete(engine: KnownEngine, caller: KnownCaller, assistant_id: str, delete_threads: bool = False) -> Response:
+@router.delete("/{assistant_id}", status_code=204, response_class=Response)
+async def delete(engine: KnownEngine, caller: KnownCaller, assistant_id: str, delete_threads: bool = False) -> None:
     """Forget an assistant of the caller's; its threads stay."""
     if delete_threads:
         raise BadRequestError("delete_threads is not served: threads stay until they are deleted by themselves")
-    _check_changes(engine, assistant_id)
     await engine.saved.delete(caller, assistant_id)
-    return Response(status_code=204)
 
 
 @router.post("/{assistant_id}/latest")
 async def set_latest(engine: KnownEngine, caller: KnownCaller, assistant_id: str, body: Latest) -> Response:
     """Run another version of an assistant of the caller's from now on."""
-    _check_changes(engine, assistant_id)
     return json_response(await engine.saved.set_latest(caller, assistant_id, body.version))
 
 
@@ -154,19 +130,23 @@ async def set_latest(engine: KnownEngine, caller: KnownCaller, assistant_id: str
 async def schemas(engine: KnownEngine, caller: KnownCaller, assistant_id: str) -> Response:
     """Return the JSON schemas of what the graph takes and gives, and of the options that a caller may set."""
     preset, graph = await _graph(engine, caller, assistant_id)
+    return json_response(await off_loop(_schemas, engine, preset, graph))
+
+
+def _schemas(engine: Engine, preset: str, graph: Any) -> dict[str, Any]:
     options = call_options(engine.presets.get(preset), engine.settings).model_json_schema()
-    models = [engine.settings.model, *engine.settings.models]
-    options["properties"] = {**options.get("properties", {}), "model": {"enum": models, "description": "Writes."}}
-    return json_response(
-        {
-            "graph_id": preset,
-            "input_schema": graph.get_input_jsonschema(),
-            "output_schema": graph.get_output_jsonschema(),
-            "state_schema": _state_schema(graph),
-            "config_schema": options,
-            "context_schema": options,
-        }
-    )
+    options["properties"] = {
+        **options.get("properties", {}),
+        "model": {"enum": [engine.settings.model, *engine.settings.models], "description": "Writes."},
+    }
+    return {
+        "graph_id": preset,
+        "input_schema": graph.get_input_jsonschema(),
+        "output_schema": graph.get_output_jsonschema(),
+        "state_schema": _state_schema(graph),
+        "config_schema": options,
+        "context_schema": options,
+    }
 
 
 @router.get("/{assistant_id}/graph")
@@ -183,13 +163,13 @@ async def versions(
 ) -> Response:
     """Return the versions of an assistant, the newest first; a preset has one."""
     body = body or Search()
-    if assistant_id in engine.presets.known:
-        every = [assistant_json(engine.presets.get(assistant_id))]
-    else:
-        every = await engine.saved.versions(caller, assistant_id)
-    wanted = (body.metadata or {}).items()
-    every = [version for version in every if all(version["metadata"].get(name) == value for name, value in wanted)]
-    return json_response(every[body.offset : body.offset + body.limit])
+    every = await engine.saved.versions(caller, assistant_id)
+    every = [
+        version
+        for version in every
+        if all(version["metadata"].get(name) == value for name, value in (body.metadata or {}).items())
+    ]
+    return await json_list(one_by_one(every[body.offset : body.offset + body.limit]))
 
 
 @router.get("/{assistant_id}/subgraphs")
@@ -209,12 +189,6 @@ async def subgraph(
     return json_response({namespace: every[namespace]})
 
 
-def _check_changes(engine: Engine, assistant_id: str) -> None:
-    """Raise BadRequestError for a preset of the server, which no caller changes."""
-    if assistant_id in engine.presets.known:
-        raise BadRequestError("a preset of the server stays as it is: make an assistant of it (POST /assistants)")
-
-
 async def _graph(engine: Engine, caller: Caller, assistant_id: str) -> tuple[str, Any]:
     """Return the preset of an assistant, and its graph."""
     preset, model, options = await engine.saved.resolved(caller, assistant_id)
@@ -230,9 +204,6 @@ async def _subgraphs(engine: Engine, caller: Caller, assistant_id: str, *, recur
 
 
 def _state_schema(graph: Any) -> dict[str, Any] | None:
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticUserError
-
     try:
         return TypeAdapter(graph.builder.state_schema).json_schema()
     except (PydanticUserError, NameError, TypeError, AttributeError):  # a channel that JSON can't describe

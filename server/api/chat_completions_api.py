@@ -129,8 +129,11 @@ class ChatRequest(RequestBody):
 @router.get("/models")
 async def models(engine: KnownEngine, caller: KnownCaller) -> dict[str, Any]:
     """Return the workflows that can be named as models."""
-    upstream = engine.settings.models
-    names = [name if spec is None else f"{name}/{spec}" for name in presets(engine) for spec in (None, *upstream)]
+    names = [
+        name if spec is None else f"{name}/{spec}"
+        for name in presets(engine)
+        for spec in (None, *engine.settings.models)
+    ]
     return {"object": "list", "data": model_data(names)}
 
 
@@ -149,22 +152,24 @@ async def chat(body: ChatRequest, request: Request, engine: KnownEngine, caller:
     assistant, form = engine.presets.get(preset), format_of(body.response_format, param="response_format")
     functions = functions_of(body.tools, body.tool_choice, assistant)
     options = {**(form.options(assistant, param="response_format") if form else {}), **functions}
-    instruction = form.instruction if form else ""
-    values = graph_input(body.messages, assistant.preset.conversation, instruction, tools=bool(functions))
+    values = graph_input(body.messages, assistant.preset.conversation, tools=bool(functions))
     if body.limits is not None:
         values["limits"] = body.limits
     # Kept, since the reply names the thread, which can be read and forked then.
-    rest: dict[str, Any] = {"keep": True, "stream_modes": ("custom",), "model": upstream, "options": options}
-    run = await engine.submit(caller, Submission(assistant=preset, input=values, **rest))
+    run = await engine.submit(
+        caller,
+        Submission(
+            assistant=preset, input=values, keep=True, stream_modes=("custom",), model=upstream, options=options
+        ),
+    )
     reply = ChatReply(run, body.model, form)
     counted = body.stream_options is not None and body.stream_options.include_usage
-    events = reply.pieces(counted=counted) if body.stream else None
-    return await answered(request, engine, run, events=events, whole=reply.whole)
+    return await answered(
+        request, engine, run, events=reply.pieces(counted=counted) if body.stream else None, whole=reply.whole
+    )
 
 
-def graph_input(
-    messages: list[ChatMessage], conversation: Conversation, instruction: str = "", *, tools: bool = False
-) -> dict[str, Any]:
+def graph_input(messages: list[ChatMessage], conversation: Conversation, *, tools: bool = False) -> dict[str, Any]:
     """Return a conversation as a graph's input.
 
     The last user message is the task, and what comes after it is left out.
@@ -172,7 +177,6 @@ def graph_input(
     Args:
         messages: As the client sent them.
         conversation: What of it the graph is told, as its preset says.
-        instruction: Said before all.
         tools: Whether calls of the client's tools and their results are part of it.
 
     Raises:
@@ -182,10 +186,10 @@ def graph_input(
     tasks = [index for index, message in enumerate(messages) if message.role == "user"]
     if not tasks or not texts[tasks[-1]].strip():
         raise RequestRefusedError("the last user message is the task, and there is none", param="messages")
-    taken = [{"role": "system", "content": instruction}] if instruction else []
+    turns: list[dict[str, Any]] = []
     for message, text in zip(messages if tools else messages[: tasks[-1] + 1], texts, strict=False):
-        taken += _taken(message, text, tools=tools)
-    return conversation_input(taken, conversation)
+        turns += _taken(message, text, tools=tools)
+    return conversation_input(turns, conversation)
 
 
 def _taken(message: ChatMessage, text: str, *, tools: bool) -> list[dict[str, Any]]:
@@ -218,8 +222,13 @@ class ChatReply:
         message = {"role": "assistant", "content": None, "refusal": None, **answer}
         message["reasoning_content"] = await reasoning(self._run)
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
-        head = {**self._head, "object": "chat.completion", "choices": [choice]}
-        return {**head, "usage": self._usage(), "metadata": run_facts(self._run, self._run.output or {})}
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": self._usage(),
+            "metadata": run_facts(self._run, self._run.output or {}),
+        }
 
     async def pieces(self, *, counted: bool) -> AsyncIterator[bytes]:
         """Give the chunks of a stream.
@@ -258,8 +267,11 @@ class ChatReply:
         return {"content": content} if refusal is None else {"refusal": refusal}, finish_reason
 
     def _piece(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
-        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+        return {
+            **self._head,
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}],
+        }
 
     def _usage(self) -> dict[str, Any]:
         """Return the tokens of all model calls of the run together."""

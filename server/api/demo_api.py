@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ..engine.runs import Submission
 from .disconnect import CLIENT_LEFT, ended_before_disconnect
@@ -17,10 +17,8 @@ __all__ = ["DemoAnswer", "DemoRequest", "router"]
 router = APIRouter(prefix="/demo", tags=["demo"])
 
 
-class DemoRequest(BaseModel):
+class DemoRequest(BaseModel, extra="forbid", strict=True):
     """The request body of the demonstration."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     message: str = Field(min_length=1, description="The trip that is wished for.")
     enable_refinement: bool = Field(default=True, description="Whether drafts are judged and revised.")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from ..engine.background import Background
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from starlette.requests import Request
-
-    from ..engine.engine import Engine
-    from ..engine.runs import Run
+from ..engine.engine import Engine
+from ..engine.runs import Run
 
 __all__ = [
     "CANCELLING",
@@ -88,8 +83,11 @@ def event_stream(
         cancels: As `kept_open` takes it.
         headers: Further ones.
     """
-    pieces = kept_open(events, PING, cancels=cancels)
-    return StreamingResponse(pieces, media_type="text/event-stream", headers={**UNBUFFERED, **(headers or {})})
+    return StreamingResponse(
+        kept_open(events, PING, cancels=cancels),
+        media_type="text/event-stream",
+        headers={**UNBUFFERED, **(headers or {})},
+    )
 
 
 async def ended_before_disconnect(request: Request, engine: Engine, run: Run) -> bool:

@@ -8,13 +8,15 @@ import hmac
 import logging
 import os
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
 from fastapi import Depends
-from starlette.requests import Request  # noqa: TC002  # fastapi reads the signature of what depends on it
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...nodes.runtime.killable import as_caller
 from ...state.masking import mask_values_of, masked
@@ -22,11 +24,6 @@ from ..engine.engine import Engine
 from ..engine.runs import Caller
 from ..settings import LOOPBACK
 from .problems import problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["OPERATOR", "BodyMiddleware", "CallerMiddleware", "HeaderMiddleware", "KnownCaller", "KnownEngine",
            "mask_logs", "require_caller"]  # fmt: skip
@@ -85,12 +82,16 @@ class CallerMiddleware:
         if self._of_callers:
             if path in self._open_paths:
                 return None, None
-            digest = hashlib.sha256(_given(headers).encode("utf-8", "replace")).digest()
+            scheme, _, bearer = headers.get("authorization", "").partition(" ")
+            token = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+            digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
             # each is looked at, whichever it is
-            matches = [number for number, token in enumerate(self._tokens) if hmac.compare_digest(digest, token)]
+            matches = [
+                number for number, token_digest in enumerate(self._tokens) if hmac.compare_digest(digest, token_digest)
+            ]
             if not matches:
-                scheme = {"WWW-Authenticate": "Bearer"}
-                return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=scheme), None
+                wanted = {"WWW-Authenticate": "Bearer"}
+                return problem(401, "unauthorized", "a token is needed: Authorization: Bearer …", headers=wanted), None
             if matches[0] < self._of_callers:
                 return None, Caller(f"token-{digest.hex()[:16]}")
             if path != "/metrics":
@@ -113,14 +114,12 @@ def require_caller(request: Request) -> Caller:
     if caller is None:
         # A mistake of ours: better no answer than one for nobody in particular.
         raise RuntimeError("this path is open, so nobody knows who asks")
-    known: Caller = caller
-    return known
+    return cast("Caller", caller)
 
 
 def serving_engine(request: Request) -> Engine:
     """Return the engine of the app; a dependency of FastAPI's."""
-    engine: Engine = request.app.state.engine
-    return engine
+    return cast("Engine", request.app.state.engine)
 
 
 KnownCaller = Annotated[Caller, Depends(require_caller)]
@@ -138,9 +137,9 @@ class HeaderMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                names = {name.lower() for name, _ in message.get("headers", ())}
-                added = [header for header in PROTECTING if header[0] not in names]
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
+                headers = message.get("headers", ())
+                names = {name.lower() for name, _ in headers}
+                message = {**message, "headers": [*headers, *(one for one in PROTECTING if one[0] not in names)]}
             await send(message)
 
         await self._app(scope, receive, with_headers)
@@ -150,11 +149,6 @@ PROTECTING = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-
-
-def _given(headers: Mapping[str, str]) -> str:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
 
 
 def _split(url: str) -> SplitResult:
@@ -179,8 +173,8 @@ class TooLongError(Exception):
     """The body is longer than it may be."""
 
 
-class TooManyError(Exception):
-    """The bodies in flight are longer than they may be: all of them, or those of this caller."""
+class BodyRefusedError(Exception):
+    """The body is not taken; the argument is the response that says why."""
 
 
 class BodiesInFlight:
@@ -197,7 +191,8 @@ class BodiesInFlight:
 
     @contextmanager
     def counted(self, caller: str) -> Iterator[Callable[[int], None]]:
-        """Give a function that counts bytes of one body until the block ends; it raises TooManyError."""
+        """Give a function that counts bytes of one body until the block ends; it raises BodyRefusedError where the
+        bodies in flight are longer than they may be: all of them, or those of this caller."""
         size = 0
 
         def add(count: int) -> None:
@@ -207,7 +202,9 @@ class BodiesInFlight:
             of_caller = self._of[caller] > MOST_OF_CALLER * self._longest
             # Whoever holds just this one is served also where others hold all that there is.
             if of_caller or (self._of_all > MOST_OF_ALL * self._longest and self._of[caller] > size):
-                raise TooManyError(of_caller)
+                status, whose = (429, "your") if of_caller else (503, "all")
+                message = f"{whose} requests in flight are longer than they may be; try again in 5 s"
+                raise BodyRefusedError(problem(status, "too_many", message, headers=RETRY_AFTER, close=True))
 
         try:
             yield add
@@ -244,52 +241,51 @@ class BodyMiddleware:
             return
         caller = scope.get("state", {}).get("caller")
         with self._in_flight.counted("" if caller is None else caller.id) as count:
-            await self._pass_on(scope, receive, send, count)
+            try:
+                body = await self._checked_body(scope, receive, count)
+            except BodyRefusedError as error:
+                await error.args[0](scope, receive, send)
+                return
+            if body is None:  # the client is gone
+                return
+            # The body that goes on is whole, and has another length.
+            passed_on = [(name, value) for name, value in scope["headers"]
+                    if name.lower() not in (b"content-length", b"transfer-encoding", b"content-type")]  # fmt: skip
+            passed_on += [(b"content-type", b"application/json")] if body else []
+            scope = {**scope, "headers": [*passed_on, (b"content-length", str(len(body)).encode())]}
+            await self._app(scope, _replayed(body, receive), send)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, count: Callable[[int], None]) -> None:
+    async def _checked_body(self, scope: Scope, receive: Receive, count: Callable[[int], None]) -> bytes | None:
+        """Return the body of a request as it is passed on; `None` where the client leaves before its end.
+
+        Raises:
+            BodyRefusedError: It is not taken.
+        """
         headers = {name.lower(): value for name, value in scope["headers"]}
         if headers.keys() >= {b"content-length", b"transfer-encoding"}:
             # A proxy that goes by the other one sees another end of the request (RFC 9112, 6.1).
-            await problem(400, "bad_request", "a body has one length", close=True)(scope, receive, send)
-            return
+            raise BodyRefusedError(problem(400, "bad_request", "a body has one length", close=True))
         try:
             async with asyncio.timeout(self._max_seconds):
                 body = await self._read(headers.get(b"content-length", b""), receive, count)
         except TooLongError:
-            refusal = problem(413, "too_large", f"the body is longer than {self._max_bytes} bytes", close=True)
-            await refusal(scope, receive, send)
-            return
-        except TooManyError as error:
-            status, whose = (429, "your") if error.args[0] else (503, "all")
-            message = f"{whose} requests in flight are longer than they may be; try again in 5 s"
-            await problem(status, "too_many", message, headers=RETRY_AFTER, close=True)(scope, receive, send)
-            return
+            message = f"the body is longer than {self._max_bytes} bytes"
+            raise BodyRefusedError(problem(413, "too_large", message, close=True)) from None
         except TimeoutError:
-            await problem(408, "timeout", "the body took too long to arrive", close=True)(scope, receive, send)
-            return
-        if body is None:  # the client is gone
-            return
-        if body:
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind in UNTYPED and scope["path"] in self._untyped_paths:
-                kind = b"application/json"
-            if kind != b"application/json":
-                await problem(415, "unsupported", "a body must be application/json")(scope, receive, send)
-                return
-            is_short = sum(map(body.count, b",[{")) <= MOST_VALUES
-            try:
-                body = orjson.dumps(_checked(orjson.loads(body if is_short else b"")))
-            except (ValueError, TypeError, RecursionError):
-                bounds = f"at most {DEEPEST} levels deep and {MOST_VALUES} values"
-                message = f"the body is no JSON that can be read: UTF-8, {bounds}"
-                await problem(400, "bad_json", message)(scope, receive, send)
-                return
-        # The body that goes on is whole, and has another length.
-        passed_on = [(name, value) for name, value in scope["headers"]
-                if name.lower() not in (b"content-length", b"transfer-encoding", b"content-type")]  # fmt: skip
-        passed_on += [(b"content-type", b"application/json")] if body else []
-        scope = {**scope, "headers": [*passed_on, (b"content-length", str(len(body)).encode())]}
-        await self._app(scope, _replayed(body, receive), send)
+            message = "the body took too long to arrive"
+            raise BodyRefusedError(problem(408, "timeout", message, close=True)) from None
+        if not body:
+            return body
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json" and (kind not in UNTYPED or scope["path"] not in self._untyped_paths):
+            raise BodyRefusedError(problem(415, "unsupported", "a body must be application/json"))
+        is_short = sum(map(body.count, b",[{")) <= MOST_VALUES
+        try:
+            return orjson.dumps(_checked(orjson.loads(body if is_short else b"")))
+        except (ValueError, TypeError, RecursionError):
+            bounds = f"at most {DEEPEST} levels deep and {MOST_VALUES} values"
+            message = f"the body is no JSON that can be read: UTF-8, {bounds}"
+            raise BodyRefusedError(problem(400, "bad_json", message)) from None
 
     async def _read(self, length: bytes, receive: Receive, count: Callable[[int], None]) -> bytes | None:
         if length.isdigit() and int(length) > self._max_bytes:
@@ -310,14 +306,11 @@ class BodyMiddleware:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    sent = False
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()  # that the client is gone, some day
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        # After the body the client says that it is gone, some day.
+        return unread.pop() if unread else await receive()
 
     return replay
 

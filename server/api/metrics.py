@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 
-from ...state import STOP_REASONS, Event, best_draft
+from ...state import STOP_REASONS, Event, Usage
 from ...state.stopping import rounds_allowed
-from ...state.summary import attempts, current_run, run_options
+from ...state.summary import attempts, current_run, summary_of
 from ...state.usage import add_usage
+from ..engine.engine import Engine
 from ..engine.ownership import LOCAL
+from ..engine.runs import Caller, Run
 from .guards import OPERATOR, KnownCaller
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from prometheus_client import CollectorRegistry
-
-    from ...state import Usage
-    from ..engine.engine import Engine
-    from ..engine.runs import Caller, Run
 
 __all__ = ["MetricsByCaller", "RunMetrics", "router"]
 
@@ -41,10 +43,8 @@ class RunMetrics:
     """
 
     def __init__(self, engine: Engine | None) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
         # Not the library's global one, in which a second server of this process would clash with the first.
-        self.registry: CollectorRegistry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         # How many events of a thread were counted: a run that goes on with it pays for what came after.
         self._counted: OrderedDict[str, int] = OrderedDict()
 
@@ -74,10 +74,14 @@ class RunMetrics:
         self._engine = engine
         if engine is None:
             return
-        waits = "Runs that wait for their turn, in whichever process of the database they were asked for."
-        self._queue = Gauge("redraft_queue_length", waits, registry=self.registry)
-        going = Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry)
-        going.set_function(lambda: engine.queue.running)
+        self._queue = Gauge(
+            "redraft_queue_length",
+            "Runs that wait for their turn, in whichever process of the database they were asked for.",
+            registry=self.registry,
+        )
+        Gauge("redraft_runs_under_way", "Runs that are under way.", registry=self.registry).set_function(
+            lambda: engine.queue.running
+        )
 
     async def count_queue(self) -> None:
         """Look how many runs wait."""
@@ -137,7 +141,7 @@ class RunMetrics:
         if output["stop_reason"] in ("accepted", "undecided", "no_progress") and rounds < rounds_allowed(limits):
             self._early.labels(name).inc()
         drafts = attempts(events)
-        best = best_draft(events, keep=run_options(events).get("keep", "best"))
+        best = summary_of(events).answer
         if best and best.score is not None and drafts[0].score is not None:
             self._gain.labels(name).observe(best.score - drafts[0].score)
         task = current_run(events)
@@ -158,15 +162,13 @@ class MetricsByCaller:
 
     def called(self, run: Run, used: Usage) -> None:
         """Count a call, as `RunMetrics.called`; in whatever thread it was made."""
-        self.whole.called(run, used)
-        if run.caller not in SEES_ALL:
-            self.of(run.caller).called(run, used)
+        for metrics in {self.whole, self.of(run.caller)}:
+            metrics.called(run, used)
 
     def finished(self, run: Run, output: Mapping[str, Any] | None) -> None:
         """Count a run that has ended, as `RunMetrics.finished`."""
-        self.whole.finished(run, output)
-        if run.caller not in SEES_ALL:
-            self.of(run.caller).finished(run, output)
+        for metrics in {self.whole, self.of(run.caller)}:
+            metrics.finished(run, output)
 
     def of(self, caller: Caller) -> RunMetrics:
         """Return the metrics that a caller may see: of their own runs, or of all for a lone caller and the operator."""
@@ -182,8 +184,6 @@ SEES_ALL = (LOCAL, OPERATOR)
 @router.get("/metrics", include_in_schema=False)
 async def metrics(request: Request, caller: KnownCaller) -> Response:
     """Return the caller's numbers in Prometheus' text format."""
-    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
     own: RunMetrics = request.app.state.metrics.of(caller)
     await own.count_queue()
     return Response(generate_latest(own.registry), media_type=CONTENT_TYPE_LATEST)

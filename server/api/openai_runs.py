@@ -6,31 +6,26 @@ import hashlib
 import json
 from calendar import timegm
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from time import strptime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from ...nodes.critics.structured_replies import unfenced
+from ...models.schema_requests import unfenced
 from ...nodes.runtime.killable import off_loop
 from ...nodes.verify.verifiers import verifier
 from ...state.summary import current_run
-from ..engine.assistants import cached
+from ..engine.assistants import Assistant, cached
 from ..engine.call_options import FUNCTIONS
+from ..engine.engine import Engine
 from ..engine.execution import PASSED_ON
 from ..engine.runs import NotThereError, QueueFullError, QuotaSpentError, RefusedError, Run
 from ..progress_text import progress
 from .disconnect import CLIENT_LEFT, ended_before_disconnect, event_stream
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-
-    from ..engine.assistants import Assistant
-    from ..engine.engine import Engine
-
 
 __all__ = [
     "ROLES",
@@ -78,12 +73,7 @@ class StructuredFormat:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        text = json.dumps(schema, ensure_ascii=False)
-        self._spec = f"json_schema:{text}"
-        self.instruction = (
-            f"Reply with JSON that fits this JSON Schema, and with nothing else: no fence, no words around it.\n{text}"
-        )
-        """For the writer."""
+        self._schema = json.dumps(schema, ensure_ascii=False)
 
     def options(self, assistant: Assistant, *, param: str) -> dict[str, Any]:
         """Return the options of the run whose drafts it decides on.
@@ -97,19 +87,19 @@ class StructuredFormat:
             raise RequestRefusedError(
                 f"{param} is not supported by redraft-{assistant.id}: {why}", param=param, code="unsupported_parameter"
             )
-        return {"verifiers": [self._spec]}
+        return {"answer_type": self._schema}
 
     async def read(self, answer: str) -> tuple[str | None, str | None]:
         """Return an answer that fits, else why there is none: what doesn't fit is never given as if it did."""
         text = unfenced(answer).strip()
-        key = hashlib.sha256(json.dumps([self._spec, text]).encode()).digest()
-        misfit = READ[key] if key in READ else await off_loop(_misfit, self._spec, text)
+        key = hashlib.sha256(json.dumps([self._schema, text]).encode()).digest()
+        misfit = READ[key] if key in READ else await off_loop(_misfit, f"json_schema:{self._schema}", text)
         cached(READ, key, lambda: misfit, most=MOST_READ)
         return (text, None) if misfit is None else (None, f"no draft fits the schema that was asked for: {misfit}")
 
 
 def _misfit(spec: str, text: str) -> str | None:
-    """Return what is wrong with an answer; `None` where it fits."""
+    """Return the way in which an answer does not fit; `None` where it fits."""
     critique = verifier(spec)("", text)
     if critique is not None and critique.accepted:
         return None
@@ -117,7 +107,7 @@ def _misfit(spec: str, text: str) -> str | None:
 
 
 READ: OrderedDict[bytes, str | None] = OrderedDict()
-"""What was wrong with answers that were read before: a response is read again by whoever asks for it."""
+"""Misfits of answers that were read before: a response is read again by whoever asks for it."""
 MOST_READ = 10_000
 
 
@@ -165,8 +155,12 @@ def _function(tool: Any) -> dict[str, Any]:
         kind = tool.get("type") if isinstance(tool, dict) else tool
         raise RequestRefusedError(f"tools may be functions, not {kind!r:.40}", param="tools")
     fields = tool.get("function", tool)
-    function = {name: fields[name] for name in ("name", "description", "parameters") if fields.get(name) is not None}
-    return {"type": "function", "function": function}
+    return {
+        "type": "function",
+        "function": {
+            name: fields[name] for name in ("name", "description", "parameters") if fields.get(name) is not None
+        },
+    }
 
 
 def calls_in(output: Mapping[str, Any], options: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -176,18 +170,16 @@ def calls_in(output: Mapping[str, Any], options: Mapping[str, Any]) -> list[dict
     if last is None or not last.get("incomplete"):
         return []
     done = {step.get("id") for step in last["steps"] if step["step"] == "tool_result"}
-    waiting = [step for step in last["steps"] if step["step"] == "tool_call" and step["id"] not in done]
     return [
         {"id": step["id"], "name": step["tool"], "arguments": json.dumps(step["args"], ensure_ascii=False)}
-        for step in waiting
-        if step["tool"] in offered
+        for step in last["steps"]
+        if step["step"] == "tool_call" and step["id"] not in done and step["tool"] in offered
     ]
 
 
 def call_item(call: Mapping[str, str]) -> dict[str, Any]:
     """Return a call of a client's tool as a message has it."""
-    function = {"name": call["name"], "arguments": call["arguments"]}
-    return {"id": call["id"], "type": "function", "function": function}
+    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
 
 
 PREFIX = "redraft-"
@@ -217,7 +209,12 @@ class OpenAIRoute(APIRoute):
                 # Without repeating what was sent.
                 return _error(400, f"{where or 'the body'}: {first['msg']}", param=where or None)
             except RefusedError as error:
-                return _refusal(error)
+                wait = {"Retry-After": str(error.retry_after_s)}
+                if isinstance(error, QueueFullError):
+                    return _error(429, "the server is busy: too many runs are waiting", headers=wait)
+                if isinstance(error, QuotaSpentError):
+                    return _error(429, str(error), code="insufficient_quota", headers={**wait, **NO_RETRY})
+                return _error(404 if isinstance(error, NotThereError) else 400, str(error))
             except HTTPException as error:
                 return _error(error.status_code, str(error.detail), headers=dict(error.headers or {}))
 
@@ -324,15 +321,6 @@ def error_body(message: str, *, status: int, param: str | None = None, code: str
 def unix_seconds(moment: str) -> int:
     """Return a moment as seconds since the epoch."""
     return timegm(strptime(moment[:19], "%Y-%m-%dT%H:%M:%S"))
-
-
-def _refusal(error: RefusedError) -> Response:
-    wait = {"Retry-After": str(error.retry_after_s)}
-    if isinstance(error, QueueFullError):
-        return _error(429, "the server is busy: too many runs are waiting", headers=wait)
-    if isinstance(error, QuotaSpentError):
-        return _error(429, str(error), code="insufficient_quota", headers={**wait, **NO_RETRY})
-    return _error(404 if isinstance(error, NotThereError) else 400, str(error))
 
 
 def _error(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ...state import BadCheckpointError
 from ...state.storage.index import BadRunError
 from ..engine.runs import LOG, BadRequestError, NotThereError, QueueFullError, QuotaSpentError, RefusedError, TakenError
 from .wire import json_response
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fastapi import FastAPI
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 __all__ = ["EVENTS", "GUARDS", "REFUSED", "UNREADABLE", "Answers", "Problem", "answers", "handle_problems", "problem"]
 
@@ -37,8 +34,11 @@ def problem(
         headers: Further ones.
         close: Whether the connection ends with it.
     """
-    every = {**(headers or {}), **({"Connection": "close"} if close else {})}
-    return json_response({"error": {"type": kind, "message": message, "code": status}}, every, status=status)
+    return json_response(
+        {"error": {"type": kind, "message": message, "code": status}},
+        {**(headers or {}), **({"Connection": "close"} if close else {})},
+        status=status,
+    )
 
 
 def handle_problems(app: FastAPI) -> None:
@@ -85,10 +85,8 @@ REFUSED = "what is stored of this thread is refused; the server's log says why"
 Answers: TypeAlias = dict[int | str, dict[str, Any]]
 
 
-class ProblemDetail(BaseModel):
+class ProblemDetail(BaseModel, extra="allow"):
     """A problem detail, for programs and for people."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str
     message: str

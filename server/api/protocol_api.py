@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from ...state.threads.answers import pending_interrupts
-from ..engine.call_options import first_problem
+from ..engine.call_options import problems_in
 from ..engine.engine import Engine
 from ..engine.requests import can_be_id
 from ..engine.runs import BadRequestError, Caller, NotThereError, Run, TakenError, tick
@@ -22,7 +22,7 @@ from .disconnect import event_stream
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .protocol_events import CHANNELS, MODES, ProtocolEvents, matches
-from .runs_api import RunRequest, listed, submitted
+from .runs_api import Config, RunRequest, listed, submitted
 from .wire import Metadata, RequestBody, json_response, sse
 
 __all__ = ["router"]
@@ -81,13 +81,15 @@ async def command(engine: KnownEngine, caller: KnownCaller, thread_id: str, body
     _check_id(thread_id)
     # Whatever the command begins comes after it, and what clients see again from before does not.
     applied = tick()
+    if (act := COMMANDS.get(body.method)) is None:
+        message = f"{', '.join(COMMANDS)} are served, not {body.method!r:.80}"
+        return json_response({"type": "error", "id": body.id, "error": "unknown_command", "message": message})
     try:
-        result = await _done(engine, caller, thread_id, body)
+        result = await act(engine, caller, thread_id, body.params)
     except (_RefusedError, BadRequestError, NotThereError, TakenError) as error:
         code = error.code if isinstance(error, _RefusedError) else "invalid_argument"
         return json_response({"type": "error", "id": body.id, "error": code, "message": str(error)})
-    meta = {"applied_through_seq": applied}
-    return json_response({"type": "success", "id": body.id, "result": result, "meta": meta})
+    return json_response({"type": "success", "id": body.id, "result": result, "meta": {"applied_through_seq": applied}})
 
 
 @router.get("/stream", response_class=StreamingResponse, responses=EVENTS)
@@ -126,7 +128,7 @@ class Start(RequestBody):
 
     assistant_id: str
     input: Any = None
-    config: dict[str, Any] | None = None
+    config: Config | None = None
     metadata: Metadata | None = None
     multitaskStrategy: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None  # noqa: N815
 
@@ -146,28 +148,18 @@ class Respond(RequestBody):
     responses: Annotated[list[Answer], Field(min_length=1, max_length=100)] | None = None
     update: dict[str, Any] | None = None
     goto: Any = None
-    config: dict[str, Any] | None = None
+    config: Config | None = None
     metadata: Metadata | None = None
-
-
-async def _done(engine: Engine, caller: Caller, thread_id: str, body: Command) -> dict[str, Any]:
-    """Do what a command says, and return its result."""
-    if body.method == "run.start":
-        return await _start(engine, caller, thread_id, body.params)
-    if body.method == "input.respond":
-        return await _respond(engine, caller, thread_id, body.params)
-    if body.method == "agent.getTree":
-        return {"tree": await _tree(engine, caller, thread_id)}
-    message = f"run.start, input.respond and agent.getTree are served, not {body.method!r:.80}"
-    raise _RefusedError("unknown_command", message)
 
 
 async def _start(engine: Engine, caller: Caller, thread_id: str, params: dict[str, Any]) -> dict[str, Any]:
     start = _read(Start, params)
     entry: dict[str, Any] = {"input": start.input}
     begins = isinstance(start.input, dict) and not {"task", "messages"}.isdisjoint(start.input)
-    if start.input is not None and not begins and await _waits(engine, caller, thread_id):
-        entry = {"command": {"resume": start.input}}
+    if start.input is not None and not begins:
+        record = await engine.owned.find(caller, thread_id)
+        if record is not None and record.status != "busy" and await engine.owned.waits(record):
+            entry = {"command": {"resume": start.input}}
     run = await _submitted(engine, caller, thread_id, start, multitask=start.multitaskStrategy, **entry)
     return {"run_id": run.id}
 
@@ -184,8 +176,14 @@ async def _respond(engine: Engine, caller: Caller, thread_id: str, params: dict[
         stored = await engine.saver.aget_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
         if not resume.keys() <= {answer.id for answer in pending_interrupts(stored)}:
             raise _RefusedError("no_such_interrupt", "no question of this id waits for an answer")
-    command = {"resume": resume, "update": respond.update, "goto": respond.goto}
-    run = await _submitted(engine, caller, thread_id, respond, assistant=record.assistant, command=command)
+    run = await _submitted(
+        engine,
+        caller,
+        thread_id,
+        respond,
+        assistant=record.assistant,
+        command={"resume": resume, "update": respond.update, "goto": respond.goto},
+    )
     return {"run_id": run.id}
 
 
@@ -199,41 +197,40 @@ async def _submitted(
     multitask: Literal["reject", "interrupt", "rollback", "enqueue"] | None = None,
     **entry: Any,
 ) -> Run:
-    configurable = (params.config or {}).get("configurable")
-    checkpoint = configurable.get("checkpoint_id") if isinstance(configurable, dict) else None
-    body = RunRequest(
-        assistant_id=params.assistant_id if isinstance(params, Start) else assistant,
-        config=params.config,
-        metadata=params.metadata,
-        checkpoint={"checkpoint_id": checkpoint} if checkpoint is not None else None,
-        stream_mode=list(MODES),
-        stream_subgraphs=True,
-        if_not_exists="create",
-        multitask_strategy=multitask or "enqueue",
-        **entry,
+    checkpoint = (params.config or Config()).configurable.get("checkpoint_id")
+    return await submitted(
+        engine,
+        caller,
+        thread_id,
+        RunRequest(
+            assistant_id=params.assistant_id if isinstance(params, Start) else assistant,
+            config=params.config,
+            metadata=params.metadata,
+            checkpoint={"checkpoint_id": checkpoint} if checkpoint is not None else None,
+            stream_mode=list(MODES),
+            stream_subgraphs=True,
+            if_not_exists="create",
+            multitask_strategy=multitask or "enqueue",
+            **entry,
+        ),
     )
-    return await submitted(engine, caller, thread_id, body)
 
 
-async def _waits(engine: Engine, caller: Caller, thread_id: str) -> bool:
-    record = await engine.owned.find(caller, thread_id)
-    return record is not None and record.status != "busy" and await engine.owned.waits(record)
-
-
-async def _tree(engine: Engine, caller: Caller, thread_id: str) -> dict[str, Any]:
+async def _tree(engine: Engine, caller: Caller, thread_id: str, _: dict[str, Any]) -> dict[str, Any]:
     record = await engine.owned.thread(caller, thread_id)
     standing = (await engine.owned.standings([record]))[thread_id]
     standing = {"busy": "running", "interrupted": "interrupted", "error": "failed"}.get(standing, "completed")
-    return {"namespace": [], "status": standing, "graph_name": record.assistant or "root"}
+    return {"tree": {"namespace": [], "status": standing, "graph_name": record.assistant or "root"}}
+
+
+COMMANDS = {"run.start": _start, "input.respond": _respond, "agent.getTree": _tree}
 
 
 def _read(kind: Any, params: dict[str, Any]) -> Any:
-    from pydantic import ValidationError
-
     try:
         return kind(**params)
     except ValidationError as error:
-        raise _RefusedError("invalid_argument", first_problem(error)) from None
+        raise _RefusedError("invalid_argument", problems_in(error)) from None
 
 
 def _check_id(thread_id: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage, BaseMessageChunk
+from langchain_core.messages.ai import add_usage
 
 from ..engine.runs import TICK, Run, ServerEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from langchain_core.messages import BaseMessage
 
 __all__ = ["CHANNELS", "MODES", "ProtocolEvents", "matches"]
 
@@ -45,8 +44,10 @@ class ProtocolEvents:
         """Return the protocol's events of one event."""
         self._last = event.at
         mode, *namespace = event.event.split("|")
-        parts = list(self._items(mode, namespace, event.data))
-        return [self._event(f"{number}.{part}", part, data) for part, data in enumerate(parts)]
+        return [
+            self._event(f"{number}.{part}", part, data)
+            for part, data in enumerate(self._items(mode, namespace, event.data))
+        ]
 
     def end(self) -> list[dict[str, Any]]:
         """Return the events after the last one of a run that has ended."""
@@ -90,8 +91,11 @@ class ProtocolEvents:
             if interrupt.id not in self._asked:
                 self._asked.add(interrupt.id)
                 # JavaScript's client reads the payload, Python's the value.
-                question = {"interrupt_id": interrupt.id, "payload": interrupt.value, "value": interrupt.value}
-                yield _Item("input.requested", namespace, question)
+                yield _Item(
+                    "input.requested",
+                    namespace,
+                    {"interrupt_id": interrupt.id, "payload": interrupt.value, "value": interrupt.value},
+                )
         rest = {name: value for name, value in data.items() if name != "__interrupt__"}
         if rest or not data:
             yield _Item(mode, namespace, rest, next(iter(rest)) if mode == "updates" and len(rest) == 1 else None)
@@ -173,8 +177,6 @@ class MessageEvents:
 
     def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Give the events of one piece, or of a whole message."""
-        from langchain_core.messages import BaseMessageChunk
-
         name = message.id or ""
         if name in self._finished:
             return
@@ -185,8 +187,6 @@ class MessageEvents:
         for position, block in enumerate(message.content_blocks):
             yield from self._block(name, blocks, position, dict(block))
         if usage := getattr(message, "usage_metadata", None):
-            from langchain_core.messages.ai import add_usage
-
             self._usage[name] = add_usage(self._usage.get(name), usage)
         if not isinstance(message, BaseMessageChunk) or getattr(message, "chunk_position", None) == "last":
             yield from self._finish(name)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from ...state.usage import NO_USAGE
+from ..engine.runs import Run
 from .openai_runs import ROLES, RequestRefusedError, StructuredFormat, call_item, calls_in, run_facts, unix_seconds
 from .wire import RequestBody
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-
-    from ..engine.runs import Run
 
 __all__ = ["INSTRUCTIONS", "KEPT", "ResponseReply", "ResponseRequest", "messages_of", "response_id", "run_id_of"]
 
@@ -68,20 +65,18 @@ class ResponseRequest(RequestBody):
         return {**{name: getattr(self, name) for name in names}, "format": form, "store": self.store is not False}
 
 
-def messages_of(request: ResponseRequest, instruction: str = "") -> list[dict[str, Any]]:
+def messages_of(request: ResponseRequest) -> list[dict[str, Any]]:
     """Return the messages that a request holds, its instructions first.
 
     Args:
         request: The request.
-        instruction: Said beside its instructions.
 
     Raises:
         RequestRefusedError: An item is no message, or holds no text.
     """
     items = request.input
-    instructions = "\n\n".join(part for part in (request.instructions, instruction) if part)
     messages: list[dict[str, Any]] = (
-        [{"role": "system", "content": instructions, "id": INSTRUCTIONS}] if instructions else []
+        [{"role": "system", "content": request.instructions, "id": INSTRUCTIONS}] if request.instructions else []
     )
     if isinstance(items, str):
         return [*messages, {"role": "user", "content": items}]
@@ -102,8 +97,13 @@ def messages_of(request: ResponseRequest, instruction: str = "") -> list[dict[st
 def _of_tools(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an item about a tool as the message of chat completions; `None` where it is none."""
     if item.get("type") == "function_call":
-        call = {"id": str(item.get("call_id")), "name": str(item.get("name"))}
-        called = call_item({**call, "arguments": str(item.get("arguments") or "{}")})
+        called = call_item(
+            {
+                "id": str(item.get("call_id")),
+                "name": str(item.get("name")),
+                "arguments": str(item.get("arguments") or "{}"),
+            }
+        )
         return {"role": "assistant", "content": "", "tool_calls": [called]}
     if item.get("type") == "function_call_output":
         return {"role": "tool", "content": _words(item.get("output")), "tool_call_id": str(item.get("call_id"))}
@@ -171,7 +171,15 @@ class ResponseReply:
             items += [self._call(number, call) for number, call in enumerate(calls)]
         elif problem is None:
             items.append(await self._message(output, "incomplete" if cut else "completed"))
-        response = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage_of(output)}
+        used = {**NO_USAGE, **(output.get("usage") or {})}
+        usage = {
+            "input_tokens": used["input_tokens"],
+            "input_tokens_details": {"cached_tokens": used.get("cache_read_tokens", 0)},
+            "output_tokens": used["output_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": used["total_tokens"],
+        }
+        response = {**self._empty("incomplete" if cut else status), **cut, "output": items, "usage": usage}
         facts = run_facts(self._run, output)
         error = {"code": ERRORS.get(problem[0], "server_error"), "message": problem[1]} if problem else None
         return {**response, "error": error, "metadata": {**(self._kept.get("metadata") or {}), **facts}}
@@ -180,10 +188,10 @@ class ResponseReply:
         """Yield the events that open a stream."""
         for kind in ("created", "in_progress"):
             yield self._event(f"response.{kind}", response=self.waiting())
-        item = {**self._thought(""), "summary": []}
-        yield self._event("response.output_item.added", output_index=0, item=item)
-        part = {"type": "summary_text", "text": ""}
-        yield self._event("response.reasoning_summary_part.added", **self._of_summary(), part=part)
+        yield self._event("response.output_item.added", output_index=0, item={**self._thought(""), "summary": []})
+        yield self._event(
+            "response.reasoning_summary_part.added", **self._of_summary(), part={"type": "summary_text", "text": ""}
+        )
 
     def thought(self, text: str) -> dict[str, Any]:
         """Return the event of some progress."""
@@ -206,16 +214,18 @@ class ResponseReply:
             of_call = {"item_id": item["id"], "output_index": number}
             yield self._event("response.output_item.added", output_index=number, item={**item, "arguments": ""})
             yield self._event("response.function_call_arguments.delta", **of_call, delta=item["arguments"])
-            done = {"arguments": item["arguments"], "name": item["name"]}
-            yield self._event("response.function_call_arguments.done", **of_call, **done)
+            yield self._event(
+                "response.function_call_arguments.done", **of_call, arguments=item["arguments"], name=item["name"]
+            )
             yield self._event("response.output_item.done", output_index=number, item=item)
         if calls:
             yield self._event(f"response.{response['status']}", response=response)
             return
         message = response["output"][-1]
         place = {"item_id": message["id"], "output_index": 1, "content_index": 0}
-        opened = {**message, "status": "in_progress", "content": []}
-        yield self._event("response.output_item.added", output_index=1, item=opened)
+        yield self._event(
+            "response.output_item.added", output_index=1, item={**message, "status": "in_progress", "content": []}
+        )
         part = message["content"][0]
         kind, name = ("output_text", "text") if part["type"] == "output_text" else ("refusal", "refusal")
         more: dict[str, Any] = {"logprobs": []} if name == "text" else {}
@@ -232,7 +242,6 @@ class ResponseReply:
         return {**self._empty(status), "metadata": self._kept.get("metadata") or {}}
 
     def _empty(self, status: str) -> dict[str, Any]:
-        form = self._kept.get("format") or {"type": "text"}
         return {
             "id": response_id(self._run.id),
             "object": "response",
@@ -247,7 +256,7 @@ class ResponseReply:
             "previous_response_id": self._kept.get("previous_response_id"),
             "store": self._kept.get("store", True),
             "temperature": None,
-            "text": {"format": form},
+            "text": {"format": self._kept.get("format") or {"type": "text"}},
             "tool_choice": "auto" if self._kept.get("tools") else "none",
             "tools": self._kept.get("tools") or [],
             "top_p": None,
@@ -267,8 +276,14 @@ class ResponseReply:
         return {"id": f"msg_{self._bare}", "type": "message", "role": "assistant", "status": status, "content": [part]}
 
     def _call(self, number: int, call: Mapping[str, str]) -> dict[str, Any]:
-        fields = {"call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
-        return {"id": f"fc_{self._bare}_{number}", "type": "function_call", "status": "completed", **fields}
+        return {
+            "id": f"fc_{self._bare}_{number}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call["id"],
+            "name": call["name"],
+            "arguments": call["arguments"],
+        }
 
     def _of_summary(self) -> dict[str, Any]:
         return {"item_id": f"rs_{self._bare}", "output_index": 0, "summary_index": 0}
@@ -279,15 +294,3 @@ class ResponseReply:
 
 
 ERRORS = {429: "rate_limit_exceeded"}
-
-
-def usage_of(output: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tokens of all model calls of a run together."""
-    used = {**NO_USAGE, **(output.get("usage") or {})}
-    return {
-        "input_tokens": used["input_tokens"],
-        "input_tokens_details": {"cached_tokens": used.get("cache_read_tokens", 0)},
-        "output_tokens": used["output_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": used["total_tokens"],
-    }

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from ...state.threads.snapshots import astate_of
 from ..engine.engine import Engine
 from ..engine.requests import conversation_input
 from ..engine.runs import Caller, NotThereError, Run, Submission
@@ -54,7 +53,7 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
         **(form.options(assistant, param="text.format") if form else {}),
         **functions_of(body.tools, body.tool_choice, assistant),
     }
-    messages = messages_of(body, form.instruction if form else "")
+    messages = messages_of(body)
     place: dict[str, Any] = {"keep": body.store is not False}
     if body.previous_response_id is not None:
         if assistant.preset.conversation != "messages":
@@ -67,8 +66,18 @@ async def create(body: ResponseRequest, request: Request, engine: KnownEngine, c
     values = conversation_input(messages, assistant.preset.conversation)
     if body.limits is not None:
         values["limits"] = body.limits
-    rest: dict[str, Any] = {"stream_modes": ("custom",), "model": upstream, "options": options, **place}
-    run = await engine.submit(caller, Submission(assistant=preset, input=values, metadata={KEPT: body.kept()}, **rest))
+    run = await engine.submit(
+        caller,
+        Submission(
+            assistant=preset,
+            input=values,
+            stream_modes=("custom",),
+            model=upstream,
+            options=options,
+            metadata={KEPT: body.kept()},
+            **place,
+        ),
+    )
     reply = ResponseReply(run, form)
 
     async def whole() -> Any:
@@ -126,7 +135,17 @@ async def _going_on(
     engine: Engine, caller: Caller, body: ResponseRequest, messages: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the messages after an earlier response, and where they go: behind its own turn, whatever came after it."""
-    before, end = await _previous(engine, caller, str(body.previous_response_id))
+    try:
+        before = await _stored(engine, caller, str(body.previous_response_id))
+    except NotThereError:
+        raise RequestRefusedError(
+            f"Previous response with id {body.previous_response_id!r} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    end = await _last_checkpoint(engine, before)
+    if before.status != "success" or end is None:
+        raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
     output = await _output(engine, before)
     heard = output.get("messages") or []
     # The instructions of one request are not carried over to the next.
@@ -145,22 +164,6 @@ async def _going_on(
         return [*(own or [FORGET]), *new], place
     spoken = [{"role": ROLES[one.type], "content": str(one.text)} for one in heard if one.type in ROLES]
     return [*own, *spoken, *new], {"keep": False}
-
-
-async def _previous(engine: Engine, caller: Caller, name: str) -> tuple[Run, dict[str, Any]]:
-    """Return the run of an earlier response, and the place of its last checkpoint."""
-    try:
-        before = await _stored(engine, caller, name)
-    except NotThereError:
-        raise RequestRefusedError(
-            f"Previous response with id {name!r} not found.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        ) from None
-    end = await _last_checkpoint(engine, before)
-    if before.status != "success" or end is None:
-        raise RequestRefusedError("the previous response has no answer to go on from", param="previous_response_id")
-    return before, end
 
 
 FORGET = {"role": "remove", "content": "", "id": INSTRUCTIONS}
@@ -209,8 +212,7 @@ async def _output(engine: Engine, run: Run) -> Mapping[str, Any]:
         return run.output
     if (end := await _last_checkpoint(engine, run)) is None:
         return {}
-    graph = await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id))
-    return dict((await astate_of(graph, {"configurable": end})).values)
+    return dict((await engine.graphs.state(await engine.owned.thread(run.caller, run.thread_id), **end)).values)
 
 
 async def _last_checkpoint(engine: Engine, run: Run) -> dict[str, Any] | None:

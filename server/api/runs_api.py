@@ -19,12 +19,20 @@ from .disconnect import event_stream, kept_open
 from .guards import KnownCaller, KnownEngine
 from .problems import EVENTS, answers
 from .webhooks import checked_webhook
-from .wire import Metadata, RequestBody, dumps, event_bytes, json_response, plain, selected
+from .wire import Metadata, RequestBody, dumps, event_bytes, json_list, json_response, one_by_one, plain, selected
 
-__all__ = ["RunRequest", "event_after", "listed", "router", "run_json", "submitted"]
+__all__ = ["Config", "RunRequest", "event_after", "listed", "router", "run_json", "submitted"]
 
 MOST_LATER_S = 604_800
 router = APIRouter(tags=["runs"], responses=answers(404, 409, 429))
+
+
+class Config(RequestBody):
+    """The keys of LangGraph's `config` that are read."""
+
+    recursion_limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    configurable: dict[str, Any] = Field(default_factory=dict)
+    """The model and options of an assistant, as `context` has them."""
 
 
 class RunRequest(RequestBody):
@@ -33,7 +41,7 @@ class RunRequest(RequestBody):
     assistant_id: str
     input: Any = None
     command: dict[str, Any] | None = None
-    config: dict[str, Any] | None = None
+    config: Config | None = None
     metadata: Metadata | None = None
     stream_mode: str | list[str] | None = None
     stream_subgraphs: bool = False
@@ -114,17 +122,14 @@ async def create_batch(
     return json_response([run_json(run) for run in runs])
 
 
-@router.post("/runs/cancel", status_code=204)
-async def cancel_many(
-    engine: KnownEngine, caller: KnownCaller, body: CancelMany, action: str = "interrupt"
-) -> Response:
+@router.post("/runs/cancel", status_code=204, response_class=Response)
+async def cancel_many(engine: KnownEngine, caller: KnownCaller, body: CancelMany, action: str = "interrupt") -> None:
     """End runs where they stand."""
     _check_action(action)
     if (body.run_ids is None) == (body.status is None):
         raise BadRequestError("name the runs by run_ids, or by status: pending, running or all")
     statuses = (body.status,) if body.status in ("pending", "running") else ("pending", "running")
     await engine.cancel_many(caller, thread_id=body.thread_id, run_ids=body.run_ids, statuses=statuses)
-    return Response(status_code=204)
 
 
 @router.get("/threads/{thread_id}/runs")
@@ -139,10 +144,12 @@ async def every(
     select: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """List the runs of a thread, the newest first."""
-    select = listed(request, "select") or None
+    names = frozenset(listed(request, "select")) or None
     runs = [run for run in await engine.runs(caller, thread_id) if status in (None, run.status)]
     start = max(offset, 0)
-    return json_response([selected(run_json(run), select) for run in runs[start : start + min(max(limit, 0), 1000)]])
+    return await json_list(
+        one_by_one(selected(run_json(run), names) for run in runs[start : start + min(max(limit, 0), 1000)])
+    )
 
 
 @router.get("/threads/{thread_id}/runs/{run_id}")
@@ -169,27 +176,28 @@ async def join_stream(
     """Send what a run sends: from its beginning, or after the event that `Last-Event-ID` names."""
     modes = listed(request, "stream_mode")
     only = checked_modes(modes) if modes else None
-    run = await _run(engine, caller, thread_id, run_id)
-    return _streamed(engine, run, cancel=cancel_on_disconnect, after=event_after(request), only=only)
+    return _streamed(
+        engine,
+        await _run(engine, caller, thread_id, run_id),
+        cancel=cancel_on_disconnect,
+        after=event_after(request),
+        only=only,
+    )
 
 
-@router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204)
+@router.post("/threads/{thread_id}/runs/{run_id}/cancel", status_code=204, response_class=Response)
 async def cancel(
     engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str, action: str = "interrupt"
-) -> Response:
+) -> None:
     """End a run where it stands."""
     _check_action(action)
-    run = await _run(engine, caller, thread_id, run_id)
-    await engine.cancel(caller, run.id)
-    return Response(status_code=204)
+    await engine.cancel(caller, (await _run(engine, caller, thread_id, run_id)).id)
 
 
-@router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204)
-async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> Response:
+@router.delete("/threads/{thread_id}/runs/{run_id}", status_code=204, response_class=Response)
+async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str, run_id: str) -> None:
     """Forget a run, which is cancelled first; its thread stays."""
-    run = await _run(engine, caller, thread_id, run_id)
-    await engine.forget(caller, run.id)
-    return Response(status_code=204)
+    await engine.forget(caller, (await _run(engine, caller, thread_id, run_id)).id)
 
 
 def listed(request: Request, name: str) -> list[str]:
@@ -238,35 +246,34 @@ async def submitted(engine: Engine, caller: Caller, thread_id: str | None, body:
     """Queue a run that is asked for, and return it."""
     if body.multitask_strategy == "rollback" and body.command is not None:
         raise BadRequestError("a command answers the run under way, which a rollback would undo")
-    preset, model, options = await engine.saved.resolved(caller, body.assistant_id, body.context)
-    config = body.config or {}
-    configurable = config.get("configurable")
-    upstream = configurable.get("model") if isinstance(configurable, dict) else None
-    if upstream is not None and not isinstance(upstream, str):
-        raise BadRequestError("configurable.model is the spec of a model")
+    config = body.config or Config()
+    given = await engine.saved.resolved(caller, body.assistant_id, body.context, config.configurable)
+    preset, model, options = given
     # A run of an assistant of the caller's is its preset's; which one it was stands in its metadata.
     saved = {} if preset == body.assistant_id else {"assistant_id": body.assistant_id}
-    submission = Submission(
-        assistant=preset,
-        thread_id=thread_id,
-        input=body.input,
-        command=body.command,
-        config=config,
-        checkpoint_id=(body.checkpoint or {}).get("checkpoint_id", body.checkpoint_id),
-        stream_modes=body.stream_mode,
-        subgraphs=body.stream_subgraphs,
-        model=upstream or model,
-        options=options,
-        metadata={**(body.metadata or {}), **saved},
-        interrupt_before=body.interrupt_before,
-        interrupt_after=body.interrupt_after,
-        if_not_exists=body.if_not_exists,
-        multitask=body.multitask_strategy,
-        keep=body.on_completion == "keep",
-        after_s=body.after_seconds or 0,
-        webhook=None if body.webhook is None else checked_webhook(body.webhook, engine.settings.allow_webhooks),
+    return await engine.submit(
+        caller,
+        Submission(
+            assistant=preset,
+            thread_id=thread_id,
+            input=body.input,
+            command=body.command,
+            recursion_limit=config.recursion_limit,
+            checkpoint_id=(body.checkpoint or {}).get("checkpoint_id", body.checkpoint_id),
+            stream_modes=body.stream_mode,
+            subgraphs=body.stream_subgraphs,
+            model=model,
+            options=options,
+            metadata={**(body.metadata or {}), **saved},
+            interrupt_before=body.interrupt_before,
+            interrupt_after=body.interrupt_after,
+            if_not_exists=body.if_not_exists,
+            multitask=body.multitask_strategy,
+            keep=body.on_completion == "keep",
+            after_s=body.after_seconds or 0,
+            webhook=None if body.webhook is None else checked_webhook(body.webhook, engine.settings.allow_webhooks),
+        ),
     )
-    return await engine.submit(caller, submission)
 
 
 async def _run(engine: Engine, caller: Caller, thread_id: str, run_id: str) -> Run:

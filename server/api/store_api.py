@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,14 +11,12 @@ from ..engine.item_records import Item
 from ..engine.runs import BadRequestError
 from .guards import KnownCaller, KnownEngine
 from .runs_api import listed
-from .wire import MOST_METADATA, RequestBody, dumps, json_list, json_response
+from .wire import MOST_METADATA, Few, Page, RequestBody, dumps, json_list, json_response, one_by_one
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/store", tags=["store"])
 Names = Annotated[list[str], Field(max_length=100)]
-Limit = Annotated[int, Field(ge=1, le=1000)]
-Offset = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class Put(RequestBody):
@@ -39,28 +36,25 @@ class Remove(RequestBody):
     key: str
 
 
-class Search(RequestBody):
+class Search(Page):
     """The search criteria of items."""
 
     namespace_prefix: Names = Field(default_factory=list)
-    filter: dict[str, Any] | None = None
-    limit: Limit = 10
-    offset: Offset = 0
+    filter: Annotated[dict[str, Any] | None, Few] = None
     query: str | None = None
 
 
-class Namespaces(RequestBody):
+class Namespaces(Page):
     """The search criteria of namespaces."""
 
     prefix: Names | None = None
     suffix: Names | None = None
     max_depth: Annotated[int, Field(ge=1)] | None = None
-    limit: Limit = 100
-    offset: Offset = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-@router.put("/items", status_code=204)
-async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> Response:
+@router.put("/items", status_code=204, response_class=Response)
+async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> None:
     """Keep a value under a namespace and a key."""
     if body.index:
         raise BadRequestError("index is not served: items are found by namespace and filter")
@@ -69,7 +63,6 @@ async def put(engine: KnownEngine, caller: KnownCaller, body: Put) -> Response:
     if len(dumps(body.value)) > MOST_METADATA:
         raise BadRequestError(f"a value has at most {MOST_METADATA} bytes of JSON")
     await engine.store.put(caller, body.namespace, body.key, body.value)
-    return Response(status_code=204)
 
 
 @router.get("/items")
@@ -80,11 +73,10 @@ async def get(request: Request, engine: KnownEngine, caller: KnownCaller, key: s
     return json_response(None if item is None else _item_json(item))
 
 
-@router.delete("/items", status_code=204)
-async def remove(engine: KnownEngine, caller: KnownCaller, body: Remove) -> Response:
+@router.delete("/items", status_code=204, response_class=Response)
+async def remove(engine: KnownEngine, caller: KnownCaller, body: Remove) -> None:
     """Forget the item of a namespace and a key, where there is one."""
     await engine.store.remove(caller, body.namespace, body.key)
-    return Response(status_code=204)
 
 
 @router.post("/items/search")
@@ -93,12 +85,7 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Resp
     if body.query:
         raise BadRequestError("query is not served: items are found by namespace and filter")
     items = await engine.store.search(caller, body.namespace_prefix, body.filter or {})
-
-    async def page() -> AsyncIterator[Any]:
-        for item in items[body.offset : body.offset + body.limit]:
-            yield _item_json(item)
-
-    listed_items = await json_list(page())
+    listed_items = await json_list(one_by_one(map(_item_json, items[body.offset : body.offset + body.limit])))
     return Response(b'{"items":' + bytes(listed_items.body) + b"}", media_type="application/json")
 
 

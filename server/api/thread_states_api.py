@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
+from langgraph.types import StateSnapshot
 from pydantic import Field
 
 from ...state import BadCheckpointError
@@ -16,10 +17,7 @@ from ..engine.runs import BadRequestError, Caller, NotThereError, TakenError
 from ..settings import Settings
 from .guards import KnownCaller, KnownEngine
 from .problems import answers
-from .wire import RequestBody, json_list, json_response, thread_state
-
-if TYPE_CHECKING:
-    from langgraph.types import StateSnapshot
+from .wire import Few, RequestBody, json_list, json_response, thread_state
 
 __all__ = ["router"]
 
@@ -50,11 +48,13 @@ class Update(RequestBody):
 
 
 class Past(RequestBody):
-    """The selection of earlier states."""
+    """The selection of earlier states; metadata are looked for by plain names and values."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
     before: str | Place | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[^\W\d]\w{0,63}$")], str | int | float | bool | None] | None, Few
+    ] = None
     checkpoint: Place | None = None
 
 
@@ -142,8 +142,9 @@ async def _history(engine: Engine, caller: Caller, thread_id: str, body: Past) -
     if before is not None and before.checkpoint_id:
         limits["before"] = _configurable(thread_id, before)
     if body.metadata:
-        limits["filter"] = {name: value for name, value in body.metadata.items() if _plain(name, value)}
-    return await json_list(thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits))
+        limits["filter"] = body.metadata
+    async with engine.db.turns[caller.id]:
+        return await json_list(thread_state(snapshot) async for snapshot in graph.aget_state_history(config, **limits))
 
 
 RECIPE = ("redraft_preset", "redraft_recipe")
@@ -174,12 +175,6 @@ def _update(
     return checked_update(values, settings, graph), as_node
 
 
-def _plain(name: str, value: Any) -> bool:
-    if not name.isidentifier() or len(name) > 64 or not isinstance(value, str | int | float | bool | None):
-        raise BadRequestError("metadata is looked for by plain names and values")
-    return True
-
-
 async def _state(engine: Engine, caller: Caller, thread_id: str, place: Place, *, subgraphs: bool) -> Response:
     graph = await engine.graphs.reader(await engine.owned.thread(caller, thread_id))
     config = await _config(graph, thread_id, place)
@@ -187,7 +182,7 @@ async def _state(engine: Engine, caller: Caller, thread_id: str, place: Place, *
 
 
 async def _config(graph: Any, thread_id: str, place: Place) -> Any:
-    """Return where a checkpoint is, having looked that it is there."""
+    """Return the config of a checkpoint; raise NotThereError where there is none."""
     config = _configurable(thread_id, place)
     named = place.checkpoint_id or place.checkpoint_ns
     if named and await graph.checkpointer.aget_tuple(config) is None:

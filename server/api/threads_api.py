@@ -6,25 +6,34 @@ import secrets
 import uuid
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ...nodes.runtime.killable import off_loop
 from ...state import Thread, UnknownThreadError
-from ...state.threads.snapshots import astate_of
 from ..engine.call_options import checked_options
 from ..engine.engine import Engine
-from ..engine.records import ThreadRecord
 from ..engine.requests import can_be_served, checked_id, checked_values
 from ..engine.runs import LOG, BadRequestError, Caller, NotThereError
+from ..engine.thread_records import ThreadRecord
 from .guards import KnownCaller, KnownEngine
 from .problems import REFUSED, UNREADABLE, answers
-from .wire import Metadata, RequestBody, checked_metadata, json_list, json_response, plain, selected, thread_state
+from .wire import (
+    Few,
+    Metadata,
+    Page,
+    RequestBody,
+    checked_metadata,
+    json_list,
+    json_response,
+    plain,
+    selected,
+    thread_state,
+)
 
-__all__ = ["copy_thread", "router"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/threads", tags=["threads"], responses=answers(404, 409))
 Status = Literal["idle", "busy", "interrupted", "error"]
@@ -40,18 +49,16 @@ class Create(RequestBody):
     ttl: Any = None
 
 
-class Search(RequestBody):
+class Search(Page):
     """The search criteria of threads."""
 
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, Any] | None, Few] = None
     values: dict[str, Any] | None = None
     ids: Annotated[list[str], Field(max_length=1000)] | None = None
     status: Status | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] = "created_at"
     sort_order: Literal["asc", "desc"] = "desc"
-    select: list[str] | None = None
+    select: Annotated[list[str] | None, Few] = None
     extract: dict[str, str] | None = None
 
 
@@ -130,18 +137,18 @@ async def change(request: Request, engine: KnownEngine, caller: KnownCaller, thr
     """Put metadata over a thread's."""
     _check_ttl(body.ttl)
     record = await engine.owned.thread(caller, thread_id)
-    metadata = checked_metadata({**record.metadata, **body.metadata})
-    changed = await engine.owned.change(caller, thread_id, metadata=metadata)
+    changed = await engine.owned.change(
+        caller, thread_id, metadata=checked_metadata({**record.metadata, **body.metadata})
+    )
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
     return json_response(await thread_json(engine, changed))
 
 
-@router.delete("/{thread_id}", status_code=204)
-async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
+@router.delete("/{thread_id}", status_code=204, response_class=Response)
+async def delete(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> None:
     """Delete a thread with all it holds."""
     await engine.delete_thread(caller, thread_id)
-    return Response(status_code=204)
 
 
 @router.post("/{thread_id}/copy")
@@ -149,7 +156,7 @@ async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Resp
     """Copy a thread with its history."""
     record = await engine.owned.thread(caller, thread_id)
     target = await engine.owned.create(caller, metadata=record.metadata, assistant=record.assistant)
-    await copy_thread(engine.saver, record.thread_id, target.thread_id)
+    await engine.saver.acopy_thread(record.thread_id, target.thread_id)
     # The run under way goes on in the source alone.
     standing = "idle" if record.status == "busy" else record.status
     return json_response(
@@ -163,8 +170,7 @@ async def thread_json(engine: Engine, record: ThreadRecord, *, values: bool = Tr
     broken: dict[str, Any] = {}
     if values:
         try:
-            graph = await engine.graphs.reader(record)
-            state = thread_state(await astate_of(graph, {"configurable": {"thread_id": record.thread_id}}))
+            state = thread_state(await engine.graphs.state(record))
         except UNREADABLE as error:
             # It is shown as what it is: one that can't be read must not hide the others of a list.
             LOG.error("%s", error)
@@ -197,26 +203,23 @@ def _check_ttl(ttl: object) -> None:
 async def _matching(
     engine: Engine, caller: Caller, body: Search, *, limit: int | None = None, offset: int = 0
 ) -> list[ThreadRecord]:
-    """Return the threads that are searched for, or a page of them; what reads many of them does so in a thread."""
+    """Return the threads that are searched for, or a page of them, read in a thread of its caller's share."""
     if body.values:
         raise BadRequestError("threads are not searched by their values; use metadata")
     if body.extract:
         raise BadRequestError("extract is not served; select values")
     # A state has no time of its own here.
     by = body.sort_by.removeprefix("state_")
-    found = partial(engine.records.threads, caller.id, ids=body.ids, by=by, order=body.sort_order)
+    read = partial(engine.records.threads, caller.id, ids=body.ids, by=by, order=body.sort_order)
     wanted = (body.metadata or {}).items()
     if not wanted and body.status not in ("idle", "interrupted"):
-        return await engine.db.read(found, status=body.status, limit=limit, offset=offset)
+        return await off_loop(read, status=body.status, limit=limit, offset=offset)
 
     def agreeing() -> list[ThreadRecord]:
-        return [
-            record
-            for record in found()
-            if all({"graph_id": record.assistant, **record.metadata}.get(name) == value for name, value in wanted)
-        ]
+        known = ((record, {"graph_id": record.assistant, **record.metadata}) for record in read())
+        return [record for record, named in known if all(named.get(name) == value for name, value in wanted)]
 
-    every = await engine.db.read(agreeing)
+    every = await off_loop(agreeing)
     if body.status in ("idle", "interrupted"):
         standings = await engine.owned.standings(every)
         every = [record for record in every if standings[record.thread_id] == body.status]
@@ -225,42 +228,18 @@ async def _matching(
     return every[offset:] if limit is None else every[offset : offset + limit]
 
 
-async def copy_thread(saver: Any, source: str, target: str) -> None:
-    """Copy every checkpoint of a thread with its writes, the oldest first: a state that is kept as what each step added
-    is only whole with all of them.
-
-    Args:
-        saver: Where both are.
-        source: Id of the thread.
-        target: Id of the new one, which has no checkpoint yet.
-    """
-    every = [stored async for stored in saver.alist({"configurable": {"thread_id": source}})]
-    for stored in sorted(every, key=lambda one: str(one.checkpoint["id"])):
-        where = stored.config["configurable"]
-        parent = (stored.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        place: dict[str, Any] = {"thread_id": target, "checkpoint_ns": where.get("checkpoint_ns", "")}
-        config = {"configurable": {**place, **({"checkpoint_id": parent} if parent else {})}}
-        saved = await saver.aput(config, stored.checkpoint, stored.metadata, stored.checkpoint["channel_versions"])
-        # `groupby` wants the writes of a task side by side; among themselves they keep their order.
-        by_task = sorted(enumerate(stored.pending_writes or ()), key=lambda one: (one[1][0], one[0]))
-        for task_id, writes in groupby(by_task, key=lambda one: one[1][0]):
-            await saver.aput_writes(saved, [(channel, value) for _, (_, channel, value) in writes], task_id)
-
-
-class Fork(RequestBody):
+class Fork(RequestBody, strict=True, extra="forbid"):
     """The place of a fork, what changes there, and under which assistant it goes on: by default, with the recipe that
     its parent was begun with."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
     """A round, 0 is the first draft; or the id of a checkpoint."""
     feedback: str | None = None
-    """What to change in the draft there; all later ones must meet it."""
+    """A change to the draft there; all later ones must meet it."""
     verifiers: list[Annotated[str, Field(max_length=10_000)]] = Field(default_factory=list, max_length=20)
     """Names of programs that tell if a draft does."""
-    draft: str | None = None
-    """Replaces the draft there; it is judged anew."""
+    draft: Any = None
+    """Replaces the draft there; it is judged anew. A text, or of a typed thread what its type takes, as JSON."""
     limits: dict[str, Any] | None = None
     """Those not named stay."""
     assistant_id: str | None = None
@@ -274,11 +253,11 @@ class Fork(RequestBody):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, given: Any) -> Any:
-        unknown = sorted(given.keys() - cls.model_fields.keys()) if isinstance(given, dict) else []
+    def _known(cls, fields: Any) -> Any:
+        unknown = sorted(fields.keys() - cls.model_fields.keys()) if isinstance(fields, dict) else []
         if unknown:
             raise ValueError(f"there is no {unknown[0]!r:.80} in a fork; there are {', '.join(cls.model_fields)}")
-        return given
+        return fields
 
 
 # The shell makes ids with slashes, such as those of a search's paths.
@@ -286,8 +265,8 @@ class Fork(RequestBody):
 async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Fork) -> Response:
     """Make a thread that begins in the middle of this one, which stays as it is; a run without input runs it."""
     parent = await engine.owned.thread(caller, thread_id)
-    values = {"feedback": body.feedback or "", "draft": body.draft or "", "limits": body.limits}
-    checked_values(values, engine.settings)
+    values = {"feedback": body.feedback or "", "draft": "" if body.draft is None else body.draft, "limits": body.limits}
+    checked_values(values, engine.settings, typed=True)
     place = checked_id(body.at) if isinstance(body.at, str) else body.at
     graph, metadata = await _graph(engine, parent, body)
     name = body.thread_id if body.thread_id is not None else _new_id(thread_id)
@@ -313,8 +292,7 @@ async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any,
     if body.assistant_id is not None:
         options = body.options or {}
         if options:
-            preset = engine.presets.get(body.assistant_id)
-            options = await off_loop(checked_options, preset, engine.settings, options)
+            options = await off_loop(checked_options, engine.presets.get(body.assistant_id), engine.settings, options)
         graph, recipe = await engine.graphs.assistant(body.assistant_id, body.model, options)
         own = {} if recipe is None else recipe.metadata()
         return graph, {"redraft_recipe": None, "redraft_preset": None, **own}

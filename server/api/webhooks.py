@@ -10,15 +10,13 @@ import asyncio
 import ipaddress
 import socket
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..engine.background import Background
 from ..engine.records import now
 from ..engine.runs import LOG, BadRequestError, Run
 from .wire import dumps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Webhooks", "checked_webhook"]
 
@@ -135,24 +133,20 @@ class Webhooks:
         import httpx2
 
         target = httpx2.URL(url)
-        address = await self._address(target.host, target.port or {"http": 80, "https": 443}[target.scheme])
-        headers = {"Host": target.netloc.decode(), "Content-Type": "application/json", "User-Agent": "redraft"}
+        port = target.port or {"http": 80, "https": 443}[target.scheme]
+        entries = await asyncio.get_running_loop().getaddrinfo(target.host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]).partition("%")[0] for entry in entries]
+        if target.host not in self._allowed and not all(_is_public(ipaddress.ip_address(one)) for one in addresses):
+            raise _BlockedError
         # The address that was looked at is the one that is connected to; the certificate is still the host's.
         async with (
             httpx2.AsyncClient(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False) as client,
             client.stream(
                 "POST",
-                target.copy_with(host=address),
+                target.copy_with(host=addresses[0]),
                 content=body,
-                headers=headers,
+                headers={"Host": target.netloc.decode(), "Content-Type": "application/json", "User-Agent": "redraft"},
                 extensions={"sni_hostname": target.host},
             ) as response,
         ):
             return int(response.status_code)  # what it says is not read
-
-    async def _address(self, host: str, port: int) -> str:
-        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(entry[4][0]).partition("%")[0] for entry in entries]
-        if host not in self._allowed and not all(_is_public(ipaddress.ip_address(entry)) for entry in addresses):
-            raise _BlockedError
-        return addresses[0]

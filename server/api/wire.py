@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping
+from typing import Annotated, Any
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from langgraph.types import StateSnapshot
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError, to_jsonable_python
 from starlette.responses import Response
 
 from ..engine.runs import BadRequestError, Run, ServerEvent
 
-if TYPE_CHECKING:
-    from langgraph.types import StateSnapshot
-
 __all__ = [
     "MOST_METADATA",
+    "Few",
     "Metadata",
+    "Page",
     "RequestBody",
     "checked_metadata",
     "dumps",
     "event_bytes",
     "json_list",
     "json_response",
+    "one_by_one",
     "plain",
     "selected",
     "sse",
@@ -32,14 +35,31 @@ __all__ = [
 
 MOST_METADATA = 16_384
 """Bytes of a thread's metadata or a run's: these are in every list, and a run's in each of its checkpoints."""
+MOST_CONDITIONS = 100
+"""Names of a filter, or of what is shown, as each is looked up in all that a caller keeps; and faults that are told."""
 MOST_LISTED = 32 * 2**20
 """Bytes of a list: a short request is not answered by gigabytes, which would have to be held at once."""
 
 
-class RequestBody(BaseModel):
+class RequestBody(BaseModel, strict=True):
     """A request's body, read strictly: `"true"` is no boolean and `"5"` no number, as JSON has both."""
 
-    model_config = ConfigDict(strict=True)
+    @model_validator(mode="wrap")
+    @classmethod
+    def _faults(cls, body: Any, validate: Any) -> Any:
+        """Refuse a body with many faults as a whole: a list of them takes longer than to find them."""
+        try:
+            return validate(body)
+        except ValidationError as error:
+            many = PydanticCustomError("many_faults", "there are too many faults to name")
+            raise (error if error.error_count() <= MOST_CONDITIONS else many) from None
+
+
+class Page(RequestBody):
+    """The part of a list that is wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +70,16 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(checked_metadata)]
+
+
+def few_names(names: Any) -> Any:
+    """Return a filter, or names of fields, that are few; raises ValueError before each of many is looked at."""
+    if isinstance(names, dict | list) and len(names) > MOST_CONDITIONS:
+        raise ValueError(f"at most {MOST_CONDITIONS} names, not {len(names)}")
+    return names
+
+
+Few = BeforeValidator(few_names)
 
 
 HIDDEN = frozenset({"raised", "redraft_recipe", "redraft_path_recipe"})
@@ -68,6 +98,8 @@ def plain(value: Any) -> Any:
             value = {**value, "text": str(value["error"])}
         elif value.get("stop_reason") == "failed" and value.get("error"):
             value = {**value, "error": "a call failed; its event says where"}
+        if value.get("structured_response") is not None:
+            value = {**value, "structured_response": to_jsonable_python(value["structured_response"])}
         return {str(name): plain(part) for name, part in value.items() if name not in HIDDEN}
     if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_asdict"):
         return [plain(part) for part in value]
@@ -94,10 +126,14 @@ def json_response(value: Any, headers: Mapping[str, str] | None = None, *, statu
 
 
 async def json_list(values: AsyncIterable[Any]) -> Response:
-    """Return a response that holds a list as JSON; raises BadRequestError where it would be too long."""
+    """Return a response that holds a list as JSON; raises BadRequestError where it would be too long.
+
+    Others are served between its values.
+    """
     parts: list[bytes] = []
     left = MOST_LISTED
     async for value in values:
+        await asyncio.sleep(0)
         parts.append(dumps(value))
         left -= len(parts[-1])
         if left < 0:
@@ -107,9 +143,15 @@ async def json_list(values: AsyncIterable[Any]) -> Response:
     return Response(b"[" + b",".join(parts) + b"]", media_type="application/json")
 
 
-def selected(fields: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+async def one_by_one(values: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield the values for `json_list`."""
+    for value in values:
+        yield value
+
+
+def selected(fields: dict[str, Any], names: Collection[str] | None) -> dict[str, Any]:
     """Return these fields of what is shown, or all."""
-    return fields if names is None else {name: fields[name] for name in names if name in fields}
+    return fields if names is None else {name: value for name, value in fields.items() if name in names}
 
 
 def sse(data: Any, event: str = "", number: str | int = "") -> bytes:
@@ -151,23 +193,20 @@ def thread_state(snapshot: StateSnapshot) -> dict[str, Any]:
 
 
 def _task(task: Any) -> dict[str, Any]:
-    deeper = task.state
+    deeper, error = task.state, task.error
+    # A checkpoint holds an error as text.
+    kind = type(error).__name__ if isinstance(error, BaseException) else str(error).partition("(")[0][:100]
     is_config = isinstance(deeper, Mapping)
     return {
         "id": task.id,
         "name": task.name,
         "path": plain(task.path),
-        "error": type(task.error).__name__ if isinstance(task.error, BaseException) else _error_name(task.error),
+        "error": None if error is None else kind,
         "interrupts": plain(list(task.interrupts)),
         "checkpoint": _checkpoint(deeper) if is_config else None,
         "state": None if deeper is None or is_config else thread_state(deeper),
         "result": plain(task.result),
     }
-
-
-def _error_name(error: Any) -> str | None:
-    """Return the type of an error that a checkpoint holds as text."""
-    return None if error is None else str(error).partition("(")[0][:100]
 
 
 def _checkpoint(config: Mapping[str, Any] | None) -> dict[str, Any] | None:

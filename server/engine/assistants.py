@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.graph.state import CompiledStateGraph
 
 from ...faces.run_config import RunConfig
 from ...graphs import Preset, Served
 from ...graphs.registry import find_preset, served_presets
 from ...nodes.verify.verifiers import stored_verifier
+from ..settings import Settings
 from .runs import BadRequestError, NotThereError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from langchain_core.language_models import BaseChatModel
-    from langgraph.graph.state import CompiledStateGraph
-
-    from ..settings import Settings
 
 __all__ = ["Assistant", "Assistants", "assistants_of", "cached"]
 
@@ -60,9 +57,20 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     Raises:
         ValueError: The file of prompts can't be used, or a pipeline has the name of a preset.
     """
-    assistants = {}
-    tuned, texts = _tuned(settings.prompts)
+    assistants, tuned = {}, ""
+    texts: dict[str, Any] = {}
     judge: dict[str, Any] = {}
+    if settings.prompts is not None:
+        from ...nodes import builder_prompts
+        from ...nodes.writing.prompt_files import read_tuned
+
+        kind = read_tuned(settings.prompts).get("kind")
+        if kind not in PRESET_OF:
+            raise ValueError(
+                f"the prompts of {settings.prompts!r} do not say for which kind of problems they are: "
+                f"{', '.join(PRESET_OF)}"
+            )
+        tuned, texts = PRESET_OF[kind], builder_prompts(settings.prompts)
     priced = {} if settings.prices is None else {"prices": settings.prices}
     if settings.judge is not None:
         from ...nodes.critics.judge_file import read_judge
@@ -83,21 +91,6 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
         options = {"preset": "pipeline", "steps": steps, **priced}
         assistants[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
     return assistants
-
-
-def _tuned(path: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the preset that a file of prompts is for, and its options."""
-    if path is None:
-        return "", {}
-    from ...nodes import builder_prompts
-    from ...nodes.writing.prompt_files import read_tuned
-
-    kind = read_tuned(path).get("kind")
-    if kind not in PRESET_OF:
-        raise ValueError(
-            f"the prompts of {path!r} do not say for which kind of problems they are: {', '.join(PRESET_OF)}"
-        )
-    return PRESET_OF[kind], builder_prompts(path)
 
 
 PRESET_OF = {"numeric": "math", "code": "code", "words": "writing", "exact": "refine"}
@@ -150,8 +143,11 @@ class Assistants:
 
     def reached(self) -> set[str]:
         """Return the files and servers that the assistants' recipes reach, as `RunConfig.reaches` names them."""
-        specs = (self._settings.model, *self._settings.models)
-        recipes = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]
+        recipes = [
+            assistant.recipe(spec)
+            for assistant in self.known.values()
+            for spec in (self._settings.model, *self._settings.models)
+        ]
         return {place for recipe in recipes if recipe is not None for place in recipe.reaches()}
 
     def model(self, spec: str) -> BaseChatModel:
@@ -180,8 +176,7 @@ class Assistants:
             return source.build(self._saver, build_model=self._model)
         assistant, spec = source
         assert assistant.served.build is not None  # noqa: S101  # only then it has no recipe
-        graph: Graph = assistant.served.build(self._model(spec), self._saver)
-        return graph
+        return cast("Graph", assistant.served.build(self._model(spec), self._saver))
 
     def _model(self, spec: str, **tuning: Any) -> BaseChatModel:
         from ...models import chat_model

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import Any
 
 from .runs import LOG
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 __all__ = ["Background"]
 
@@ -20,11 +18,12 @@ class Background:
         # asyncio keeps only a weak reference to a task: one that nobody holds may vanish before it is done.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin it."""
+    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Begin it, and return its task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -6,23 +6,20 @@ file. Paths, prompts, judges and whatever else a recipe may hold stay the server
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_origin
+from collections.abc import Mapping
+from typing import Any, Literal, get_origin
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from ...graphs.options import COMMON
+from ...graphs.preset import COMMON, Preset
 from ...nodes.critics.registry import SELF, known_critics
-from ...nodes.verify.verifiers import holds_schema, known_verifiers, opened_file, verifier
+from ...nodes.verify.answer_type import AnswerType
+from ...nodes.verify.verifiers import holds_schema, known_verifiers, named_type, opened_file, verifier
+from ..settings import Settings
+from .assistants import Assistant
 from .runs import BadRequestError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...graphs.preset import Preset
-    from ..settings import Settings
-    from .assistants import Assistant
-
-__all__ = ["MOST", "call_options", "checked_options", "first_problem"]
+__all__ = ["MOST", "call_options", "checked_options", "problems_in"]
 
 MOST = 100
 """Of a number that its preset bounds by nothing."""
@@ -31,6 +28,7 @@ FUNCTIONS = "functions"
 """The option of a preset whose base agent can be offered functions that it can't run."""
 MOST_FUNCTIONS = 64
 CALLED = "Tools that the caller runs, each as the JSON of an OpenAI function: the run ends where the agent calls one."
+ANSWER_TYPE = "The JSON Schema of the answer, as a text: each draft is JSON that fits it, and what does not is revised."
 LONGEST_SCHEMA = 20_000
 SCHEMA = "json_schema"
 """Only with the schema in it: callers have no files here."""
@@ -65,6 +63,7 @@ def call_options(assistant: Assistant, settings: Settings) -> type[BaseModel]:
             fields[FUNCTIONS] = (list[str], Field(None, description=CALLED, max_length=MOST_FUNCTIONS))
         if not preset.no_verifiers:
             fields["verifiers"] = (list[str], Field(None, description=_verifier_help(), max_length=MOST_VERIFIERS))
+            fields["answer_type"] = (str, Field(None, description=ANSWER_TYPE, max_length=LONGEST_SCHEMA))
     return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
@@ -77,17 +76,38 @@ def checked_options(assistant: Assistant, settings: Settings, values: Mapping[st
     try:
         options = call_options(assistant, settings)(**values).model_dump(exclude_unset=True)
     except ValidationError as error:
-        raise BadRequestError(first_problem(error)) from None
+        raise BadRequestError(problems_in(error)) from None
     for spec in options.get("verifiers", ()):
-        _check_verifier(spec)
-    _check_functions(options.get(FUNCTIONS, ()))
+        name, _, argument = spec.partition(":")
+        longest = LONGEST_SCHEMA if name == SCHEMA and holds_schema(argument) else LONGEST_VERIFIER
+        if opened_file(spec) or len(spec) > longest:
+            raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {_verifier_help()}")
+        try:
+            verifier(spec)
+        except (ValueError, ImportError) as error:
+            raise BadRequestError(f"verifiers: {error}"[:500]) from None
+    if (schema := options.get("answer_type")) is not None:
+        try:
+            # Only the schema itself: the name of a type would be imported.
+            AnswerType(named_type(schema if holds_schema(schema) else ""))
+        except (ValueError, RecursionError, ImportError) as error:
+            raise BadRequestError(f"answer_type: {error}"[:500]) from None
+    functions = options.get(FUNCTIONS, ())
+    if sum(map(len, functions)) > LONGEST_SCHEMA:
+        raise BadRequestError(f"functions are too long: at most {LONGEST_SCHEMA} characters")
+    try:
+        names = [_Tool.model_validate_json(function).function.name for function in functions]
+    except ValidationError as error:
+        raise BadRequestError(f"functions: {problems_in(error)}") from None
+    if len(set(names)) < len(names):
+        raise BadRequestError("functions: two have one name")
     return options
 
 
-def first_problem(error: ValidationError) -> str:
-    """Return the first place that is wrong, and why, without what was sent."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:500]
+def problems_in(error: ValidationError, *, most: int = 1) -> str:
+    """Return the first places that are wrong, and why, without what was sent."""
+    problems = error.errors(include_url=False, include_input=False)[:most]
+    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)[: 500 * most]
 
 
 def _critic_choices(preset: Preset, settings: Settings) -> tuple[str, ...]:
@@ -102,10 +122,8 @@ def _critic_choices(preset: Preset, settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*models, *preset.critic_names, *named)))
 
 
-class _Function(BaseModel):
+class _Function(BaseModel, strict=True):
     """A function as OpenAI describes it."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = ""
@@ -115,28 +133,6 @@ class _Function(BaseModel):
 class _Tool(BaseModel):
     type: Literal["function"]
     function: _Function
-
-
-def _check_functions(specs: Sequence[str]) -> None:
-    if sum(map(len, specs)) > LONGEST_SCHEMA:
-        raise BadRequestError(f"functions are too long: at most {LONGEST_SCHEMA} characters")
-    try:
-        names = [_Tool.model_validate_json(spec).function.name for spec in specs]
-    except ValidationError as error:
-        raise BadRequestError(f"functions: {first_problem(error)}") from None
-    if len(set(names)) < len(names):
-        raise BadRequestError("functions: two have one name")
-
-
-def _check_verifier(spec: str) -> None:
-    name, _, argument = spec.partition(":")
-    longest = LONGEST_SCHEMA if name == SCHEMA and holds_schema(argument) else LONGEST_VERIFIER
-    if opened_file(spec) or len(spec) > longest:
-        raise BadRequestError(f"verifiers: {name:.40} is not for callers, or is too long. {_verifier_help()}")
-    try:
-        verifier(spec)
-    except (ValueError, ImportError) as error:
-        raise BadRequestError(f"verifiers: {error}"[:500]) from None
 
 
 def _verifier_help() -> str:

@@ -7,20 +7,16 @@ and are the same for all servers of it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
+from ...models import PriceTable
 from ...nodes.runtime.call_ceiling import CallCeiling
+from ...state import Usage
 from ...state.usage import NO_USAGE, add_usage
+from ..settings import Settings
+from .records import Database
 from .runs import LOG, Caller, QuotaSpentError, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ...models import PriceTable
-    from ...state import Usage
-    from ..settings import Settings
-    from .records import Database
 
 __all__ = ["Ceilings"]
 
@@ -54,7 +50,9 @@ class Ceilings:
         if self._has_quota:
             used, left_s = await self._db.read(self._records.today, caller.id)
             if spent := _spent(used, *self._of_day()):
-                raise QuotaSpentError(UNITS[spent], renews_at(left_s), int(left_s) + 1)
+                renews_at = (datetime.now(UTC) + timedelta(seconds=left_s + 0.5)).isoformat(timespec="seconds")
+                message = f"the quota of {UNITS[spent]} a day is used up; it renews at {renews_at}"
+                raise QuotaSpentError(message, retry_after_s=int(left_s) + 1)
 
     async def of_run(self, run: Run) -> CallCeiling:
         """Return the ceiling of a run's calls: it refuses those beyond the run's budget or its caller's quota."""
@@ -104,9 +102,3 @@ def _spent(used: Usage, calls: int | None, tokens: int | None, dollars: float | 
     if dollars is not None and (used["cost_usd"] is None or used["cost_usd"] >= dollars):
         return "cost_budget"
     return None
-
-
-def renews_at(left_s: float) -> str:
-    """Return the time in so many seconds, when a day's quotas renew, as text."""
-    at = datetime.now(UTC) + timedelta(seconds=left_s)
-    return (at + timedelta(seconds=0.5)).isoformat(timespec="seconds")

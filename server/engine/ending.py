@@ -8,12 +8,12 @@ from ...state.storage.leases import this_process
 from .background import Background
 from .records import now
 from .runs import Run, TakenError
+from .thread_records import ThreadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .engine import Engine
-    from .records import ThreadRecord
 
 __all__ = ["IN_FLIGHT", "Ending"]
 
@@ -25,15 +25,11 @@ class Ending:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._background = Background()
+        self.background = Background()
 
     def begin(self, run: Run) -> None:
         """End a run in the background."""
-        self._background.do(self.end(run))
-
-    async def close(self) -> None:
-        """Leave what has not ended by now to other servers."""
-        await self._background.close(cancel=True)
+        self.background.do(self.end(run))
 
     async def end(self, run: Run) -> None:
         """End a run; return when it has.

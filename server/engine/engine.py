@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
 
 from ...faces.sessions import encryption_key, seal_key
+from ...models import PriceTable
 from ...nodes.runtime.killable import off_loop
+from ...state import Usage, open_checkpointer
 from ...state.storage.leases import this_process
-from ...state.threads.snapshots import astate_of
+from ..settings import Settings
 from .assistants import Assistants
 from .background import Background
 from .call_options import checked_options
@@ -30,14 +35,6 @@ from .store import Store
 from .tending import Channel, Tending
 from .thread_graphs import ThreadGraphs, offering_fork
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from langchain_core.language_models import BaseChatModel
-
-    from ...state import Usage
-    from ..settings import Settings
-
 __all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
 
 
@@ -46,13 +43,10 @@ class Engine:
 
     Args:
         settings: Which database and models, and the limits.
-        saver: In place of the database of the settings; the caller closes it.
         build_model: From a spec to a model, in place of `redraft.models.chat_model`.
     """
 
-    def __init__(
-        self, settings: Settings, *, saver: Any = None, build_model: Callable[[str], BaseChatModel] | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, *, build_model: Callable[[str], BaseChatModel] | None = None) -> None:
         self.settings = settings
         self.on_finished: list[Finished] = []
         """Called with each run that ended and its output: the values of its graph, or `None` where it has none."""
@@ -63,7 +57,6 @@ class Engine:
         was executed then; without any where that is not known."""
         self.stopped = False
         """True once it ends; the next server of its database goes on with what is under way."""
-        self._given_saver = saver
         self._build_model = build_model
         self.background = Background()
         self._closing = AsyncExitStack()
@@ -80,10 +73,10 @@ class Engine:
             ImportError: An extra is missing.
         """
         settings, closing = self.settings, self._closing
-        self.saver = self._given_saver
-        if self.saver is None:
-            self.saver = await asyncio.to_thread(_opened, settings.db)
-            closing.push_async_callback(asyncio.to_thread, self.saver.close)
+        self.saver: Any = await asyncio.to_thread(
+            lambda: open_checkpointer(settings.db, key=encryption_key(settings.db), seal_key=seal_key()).open()
+        )
+        closing.push_async_callback(asyncio.to_thread, self.saver.close)
         self.db = db = await asyncio.to_thread(Database, self.saver)
         closing.callback(db.close)
         self.records = db.records
@@ -92,7 +85,9 @@ class Engine:
         self.presets = Assistants(settings, self.saver, self._build_model)
         self.graphs = ThreadGraphs(self.presets, self.saver)
         self.saved = SavedAssistants(db, self.presets, settings)
-        self.ceilings = Ceilings(settings, db, await asyncio.to_thread(_prices, settings), self.on_called)
+        own = settings.prices
+        prices = PriceTable() if own is None else await asyncio.to_thread(PriceTable.from_file, own)
+        self.ceilings = Ceilings(settings, db, prices, self.on_called)
         # A wrong spec or a missing key ends the server now, and not its first run.
         await asyncio.to_thread(self.presets.model, settings.model)
         await db.write(self.records.usage.forget_past)
@@ -102,16 +97,23 @@ class Engine:
         self.publisher = Publisher(self)
         closing.push_async_callback(self._give_back)
         closing.push_async_callback(self.background.close)
-        closing.push_async_callback(self.publisher.close)
-        closing.push_async_callback(self.follower.close)
+        closing.push_async_callback(self.publisher.background.close, cancel=True)
+        closing.push_async_callback(self.follower.background.close, cancel=True)
         self.execution = Execution(self)
-        at_once = settings.max_concurrent_runs if settings.work else 0
-        self.queue = RunQueue(self._work, self._claim, self._count, at_once=at_once, waiting=settings.queue_length)
+        self.queue = RunQueue(
+            self.execution.work,
+            self._claim,
+            # Counted where things are written, so that it is in order with the runs that are about to be added.
+            partial(db.write, self.records.waiting, this_process()),
+            at_once=settings.max_concurrent_runs if settings.work else 0,
+            waiting=settings.queue_length,
+        )
         closing.push_async_callback(self.queue.close)
         self.ending = Ending(self)
-        closing.push_async_callback(self.ending.close)
+        # What has not ended by then is left to other servers.
+        closing.push_async_callback(self.ending.background.close, cancel=True)
         self.tending = Tending(self)
-        closing.push_async_callback(self.tending.stop)
+        closing.push_async_callback(self.tending.lasting.close, cancel=True)
         await self.tending.start()
 
     async def stop(self) -> None:
@@ -178,8 +180,9 @@ class Engine:
             # From here on it is everybody's: a run that a caller hears of survives this process.
             await self.tending.note(run, after_s=submission.after_s)
         if submission.after_s:
-            loop = asyncio.get_running_loop()
-            loop.call_later(submission.after_s, lambda: self.background.do(self._begin_waiting(run)))
+            asyncio.get_running_loop().call_later(
+                submission.after_s, lambda: self.background.do(self._begin_waiting(run))
+            )
         else:
             await self._begin_waiting(run)
         return run
@@ -218,7 +221,8 @@ class Engine:
         run = self.known.here.get(run_id)
         if (run is None or not run.here) and can_be_id(run_id):
             stored = await self.db.read(self.records.run, run_id)
-            run = None if stored is None else self.known.of(stored)
+            # One without a thread of its own may have ended meanwhile, which leaves no row.
+            run = self.known.here.get(run_id) if stored is None else self.known.of(stored)
         # The same answer for both: nobody learns which ids another caller has.
         if run is None or run.caller != caller:
             raise NotThereError("there is no such run")
@@ -236,9 +240,7 @@ class Engine:
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless:
-            graph = await self.graphs.reader(await self.owned.thread(run.caller, run.thread_id))
-            snapshot = await astate_of(graph, {"configurable": {"thread_id": run.thread_id}})
-            return dict(snapshot.values)
+            return dict((await self.graphs.state(await self.owned.thread(run.caller, run.thread_id))).values)
         return run.output or {}
 
     async def cancel(self, caller: Caller, run_id: str) -> None:
@@ -272,8 +274,11 @@ class Engine:
         if thread_id is not None:
             await self.owned.thread(caller, thread_id)
         if run_ids is None:
-            in_flight = await self.db.read(self.records.in_flight)
-            every = [self.known.of(stored) for stored in in_flight if stored.caller == caller]
+            every = [
+                self.known.of(stored)
+                for stored in await self.db.read(self.records.in_flight)
+                if stored.caller == caller
+            ]
             runs = [run for run in every if run.status in statuses and thread_id in (None, run.thread_id)]
         else:
             runs = [await self.run(caller, name) for name in dict.fromkeys(run_ids)]
@@ -299,11 +304,6 @@ class Engine:
         if not run.here:
             await self.publisher.tell("queued")
 
-    async def _work(self, run: Run) -> None:
-        run.started_at = time.time()
-        self.known.wake([run.thread_id])
-        await self.execution.work(run)
-
     async def _claim(self, most: int) -> list[Run]:
         """Return runs that wait, made this process's."""
         claimed = await self.db.write(self.records.claim, this_process(), most, now=now())
@@ -320,19 +320,3 @@ class Engine:
                 self.ending.begin(run)
         self.background.do(self.known.tell_moved([run.thread_id for run in runs]))
         return runs
-
-    async def _count(self) -> tuple[Mapping[str, int], int]:
-        # Where things are written, so that it is in order with the runs that are about to be added.
-        return await self.db.write(self.records.waiting, this_process())
-
-
-def _opened(db: str) -> Any:
-    from ...state import open_checkpointer
-
-    return open_checkpointer(db, key=encryption_key(db), seal_key=seal_key()).open()
-
-
-def _prices(settings: Settings) -> Any:
-    from ...models import PriceTable
-
-    return PriceTable() if settings.prices is None else PriceTable.from_file(settings.prices)

@@ -9,6 +9,8 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from langchain_core.messages import BaseMessage, BaseMessageChunk
+
 from ...nodes.runtime.call_ceiling import under_ceiling
 from ...nodes.runtime.killable import CALLER
 from ...state import ChangedGraphError, Thread
@@ -25,7 +27,6 @@ from .thread_graphs import offering_fork
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import RunControl
 
@@ -56,7 +57,8 @@ class Execution:
         lost = False
         CALLER.set(run.caller.id)  # in the task of this run alone
         UNDER_WAY.set(run.id)
-        run.status = "running"
+        run.status, run.started_at = "running", time.time()
+        self._engine.known.wake([run.thread_id])
         clock, ceiling = asyncio.timeout(self._engine.settings.max_seconds_a_run), None
         try:
             async with clock:
@@ -92,8 +94,10 @@ class Execution:
                 run.error = {"error": "RunTimeoutError", "message": message}
             else:  # what models and libraries say may hold prompts, paths and keys
                 LOG.exception("run %s failed", run.id)
-                hidden = {"error": type(error).__name__, "message": "the run failed; the server's log says why"}
-                run.error = upstream_error(error) or hidden
+                run.error = upstream_error(error) or {
+                    "error": type(error).__name__,
+                    "message": "the run failed; the server's log says why",
+                }
         finally:
             if ceiling is not None:
                 await self._engine.db.write(ceiling.close)
@@ -230,8 +234,12 @@ async def _drive(run: Run, graph: Any, entry: Any, config: RunnableConfig, contr
     if (run.output or {}).get("__interrupt__"):
         return "interrupted"
     # Where no node is named to stop at, what streams to its end has ended, and needn't be read again.
-    breakpoints = run.request.get("interrupt_before") or run.request.get("interrupt_after")
-    may_stop = breakpoints or graph.interrupt_before_nodes or graph.interrupt_after_nodes
+    may_stop = (
+        run.request.get("interrupt_before")
+        or run.request.get("interrupt_after")
+        or graph.interrupt_before_nodes
+        or graph.interrupt_after_nodes
+    )
     if may_stop and (await graph.aget_state({"configurable": {"thread_id": run.thread_id}})).next:
         return "interrupted"
     return "success"
@@ -282,8 +290,7 @@ def upstream_error(error: BaseException) -> dict[str, str] | None:
         if isinstance(status, int) and 400 <= status < 600:
             why = f" ({SAID[status]})" if status in SAID else ""
             message = f"the run failed: the provider of its model answered {status}{why}"
-            headers = getattr(response, "headers", None) or {}
-            after = str(headers.get("retry-after") or "")
+            after = str((getattr(response, "headers", None) or {}).get("retry-after") or "")
             wait = {"retry_after_s": after} if after.isascii() and after.isdigit() and len(after) < 6 else {}
             return {"error": type(error).__name__, "message": message, "upstream_status": str(status), **wait}
         cause = cause.__cause__
@@ -295,9 +302,8 @@ async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig,
     wanted, subgraphs = run.request["stream_modes"], run.request["subgraphs"]
     parts = _MessageParts() if "messages" in wanted else None
     # The values are the run's output, whether the caller wants to see them or not.
-    modes = list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted if mode != "events")]))
     options = {
-        "stream_mode": modes,
+        "stream_mode": list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted if mode != "events")])),
         "subgraphs": subgraphs,
         # What a step paid for is in the database before the next one begins.
         "durability": "sync",
@@ -316,17 +322,12 @@ async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig,
             run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
         suffix = "".join(f"|{part}" for part in namespace)
         if mode == "messages":
-            _send_message(run, suffix, data, parts)
+            if "messages-tuple" in wanted:
+                run.send("messages" + suffix, list(data))
+            for event, part in () if parts is None else parts.read(*data):
+                run.send(event + suffix, part)
         elif mode in wanted:
             run.send(mode + suffix, SHOWN[mode](data) if mode in SHOWN else data)
-
-
-def _send_message(run: Run, suffix: str, data: tuple[Any, Any], parts: _MessageParts | None) -> None:
-    """Send a piece of a message, as it is or put together with those before, or both."""
-    if "messages-tuple" in run.request["stream_modes"]:
-        run.send("messages" + suffix, list(data))
-    for event, part in () if parts is None else parts.read(*data):
-        run.send(event + suffix, part)
 
 
 async def _with_events(
@@ -345,29 +346,28 @@ async def _with_events(
 def _checkpoint(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint as clients read it: with its place, and its parent's, beside LangGraph's configs."""
     places = {"checkpoint": payload["config"], "parent_checkpoint": payload.get("parent_config")}
-    tasks = [
-        {**{name: part for name, part in task.items() if name != "state"}, "checkpoint": _place(task["state"])}
-        if task.get("state")
-        else task
-        for task in payload["tasks"]
-    ]
-    return {**payload, **{name: _place(config) for name, config in places.items()}, "tasks": tasks}
+    return {
+        **payload,
+        **{name: _place(config) for name, config in places.items()},
+        "tasks": [
+            {**{name: part for name, part in task.items() if name != "state"}, "checkpoint": _place(task["state"])}
+            if task.get("state")
+            else task
+            for task in payload["tasks"]
+        ],
+    }
 
 
 def _place(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return None if config is None else config["configurable"]
 
 
-def _debug(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**data, "payload": _checkpoint(data["payload"])} if data["type"] == "checkpoint" else data
-
-
-def _tool(data: Mapping[str, Any]) -> Mapping[str, Any]:
+SHOWN: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+    "checkpoints": _checkpoint,
+    "debug": lambda data: {**data, "payload": _checkpoint(data["payload"])} if data["type"] == "checkpoint" else data,
     # What a tool's error says may hold paths and keys.
-    return {**data, "message": "the tool failed"} if data.get("event") == "tool-error" else data
-
-
-SHOWN = {"checkpoints": _checkpoint, "debug": _debug, "tools": _tool}
+    "tools": lambda data: {**data, "message": "the tool failed"} if data.get("event") == "tool-error" else data,
+}
 
 
 class _MessageParts:
@@ -379,8 +379,6 @@ class _MessageParts:
     def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Give the events of one piece: `messages/metadata` for a new message, then `messages/partial` with what there
         is of it, or `messages/complete` with all of it."""
-        from langchain_core.messages import BaseMessageChunk
-
         name = message.id or ""
         if name not in self._so_far:
             yield "messages/metadata", {name: {"metadata": dict(metadata)}}

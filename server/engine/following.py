@@ -57,6 +57,7 @@ class Follower:
         self._engine = engine
         self._relay = engine.records.relay
         self._followed: dict[str, _Followed] = {}
+        self.background = Background()
 
     @contextmanager
     def watching(self, run: Run, *, events: bool) -> Iterator[None]:
@@ -72,13 +73,16 @@ class Follower:
             followed.hint.set()
         run.is_behind = is_late
         if followed.task is None:
-            followed.task = asyncio.create_task(self._follow(followed))
+            followed.task = self.background.do(self._follow(followed))
         try:
             yield
         finally:
             followed.readers -= 1
             if not followed.readers:
-                self._drop(followed)
+                if followed.task is not None:
+                    followed.task.cancel()
+                if self._followed.get(run.id) is followed:
+                    del self._followed[run.id]
 
     def follows(self, run: Run) -> bool:
         """Return True where somebody here waits for a run that is under way elsewhere."""
@@ -106,19 +110,6 @@ class Follower:
         await self._engine.db.write(self._relay.wish, run.id, cancel=True)
         await self._engine.db.write(self._relay.tell, f"wish:{run.id}")
         await run.wait()
-
-    async def close(self) -> None:
-        """Follow nothing more."""
-        tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _drop(self, followed: _Followed) -> None:
-        if followed.task is not None:
-            followed.task.cancel()
-        if self._followed.get(followed.run.id) is followed:
-            del self._followed[followed.run.id]
 
     async def _follow(self, followed: _Followed) -> None:
         renewed, wished_events = 0.0, False
@@ -225,7 +216,7 @@ class Publisher:
         self._open: dict[str, _Publication] = {}
         self._ended: WeakKeyDictionary[Run, bool] = WeakKeyDictionary()
         """Whose end is published, and whether with all events."""
-        self._background = Background()
+        self.background = Background()
 
     async def claimed(self, runs: Sequence[Run]) -> list[Run]:
         """Let the numbers of events go on where the process before stopped, for runs that are about to begin.
@@ -267,10 +258,6 @@ class Publisher:
         if self._engine.records.has_channel and hints:
             await self._engine.db.write(self._relay.tell, *hints)
 
-    async def close(self) -> None:
-        """Publish nothing more."""
-        await self._background.close(cancel=True)
-
     def _fulfil(self, wishes: Sequence[Wish]) -> list[Run]:
         cancelled = []
         for wish in wishes:
@@ -287,7 +274,7 @@ class Publisher:
             elif not (run.ended and wish.stream == run.stream and self._ended.get(run, False) >= wish.events
                       and run in self._ended):  # fmt: skip
                 self._open[run.id] = publication = _Publication(run, wish.events, 0)
-                self._background.do(self._publish(publication, wish))
+                self.background.do(self._publish(publication, wish))
         return cancelled
 
     async def _publish(self, publication: _Publication, wish: Wish) -> None:
@@ -298,7 +285,7 @@ class Publisher:
                 if wish.stream == run.stream:
                     publication.position = await self._engine.db.read(self._relay.next_number, run.id)
             while True:
-                changed = run.change()
+                changed = run.changed
                 await self._flush(publication, run.status if run.ended else None)
                 # One that waits again goes on elsewhere.
                 if run.ended or run.status == "pending":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .records import Records
+from ...state.storage.database_saver import DatabaseSaver
+from .tables import Tables
 
 __all__ = ["SET_UP_ITEMS", "Item", "ItemRecords"]
 
@@ -39,39 +38,44 @@ class Item(NamedTuple):
     updated_at: str
 
 
-class ItemRecords:
+class ItemRecords(Tables):
     """The items of one space, as the store or the assistants. Each method is one statement.
 
     Args:
         space: Its name.
-        tables: Those of the server, of which they are one.
+        saver: Whose database has them.
     """
 
-    def __init__(self, space: str, tables: Records) -> None:
+    def __init__(self, space: str, saver: DatabaseSaver) -> None:
+        super().__init__(saver)
         self._space = space
-        self._tables = tables
 
     def get(self, owner: str, namespace: Sequence[str], key: str) -> Item | None:
-        statement = f"SELECT {COLUMNS} FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s"  # noqa: S608
-        rows = self._tables.query(statement, self._values(owner, namespace, key=key))
+        rows = self.query(
+            f"SELECT {COLUMNS} FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s",  # noqa: S608
+            self._values(owner, namespace, key=key),
+        )
         return self._item(rows[0]) if rows else None
 
     def under(self, owner: str, prefix: Sequence[str]) -> list[Item]:
         """Return the items of a namespace and those within, the last changed first."""
         # Names hold no dot, and / follows the dot: what begins so stands between the two.
         within = "namespace >= %(namespace)s AND namespace < %(end)s" if prefix else "TRUE"
-        statement = (
-            f"SELECT {COLUMNS} FROM served_items WHERE {PLACE} AND {within} "  # noqa: S608
-            "ORDER BY updated_at DESC, namespace, key"
-        )
         values = self._values(owner, prefix)
-        return [
-            self._item(row) for row in self._tables.query(statement, {**values, "end": values["namespace"][:-1] + "/"})
-        ]
+        rows = self.query(
+            f"SELECT {COLUMNS} FROM served_items WHERE {PLACE} AND {within} "  # noqa: S608
+            "ORDER BY updated_at DESC, namespace, key",
+            {**values, "end": values["namespace"][:-1] + "/"},
+        )
+        return [self._item(row) for row in rows]
+
+    def keys(self, owner: str) -> list[tuple[str, str]]:
+        """Return the namespace, each name followed by a dot, and the key of every item, the last changed first."""
+        statement = f"SELECT namespace, key FROM served_items WHERE {PLACE} ORDER BY updated_at DESC, namespace, key"  # noqa: S608
+        return [(namespace, key) for namespace, key in self.query(statement, self._values(owner, ()))]
 
     def count(self, owner: str) -> int:
-        values = self._values(owner, ())
-        return int(self._tables.query(f"SELECT count(*) FROM served_items WHERE {PLACE}", values)[0][0])  # noqa: S608
+        return int(self.query(f"SELECT count(*) FROM served_items WHERE {PLACE}", self._values(owner, ()))[0][0])  # noqa: S608
 
     def put(
         self,
@@ -82,33 +86,29 @@ class ItemRecords:
         *,
         now: str,
         instead: Item | None = None,
+        new: bool = False,
     ) -> bool:
-        """Keep a value in place of one that may be there; only of this one, where `instead` is given.
+        """Keep a value in place of one that may be there; only of this one, where `instead` is given, or of none.
 
         Returns:
-            `False` where somebody else was quicker.
+            `False` where somebody else was quicker, or a `new` one is there already.
         """
         only = "" if instead is None else " WHERE served_items.updated_at = %(left)s"
-        values = self._values(owner, namespace, key=key, value=self._tables.hidden(value), now=now)
         change = f"DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at{only}"
-        return bool(self._tables.query(ADD.format(change), {**values, "left": instead and instead.updated_at}))
+        values = self._values(owner, namespace, key=key, value=self.encoded(value), now=now)
+        values["left"] = instead and instead.updated_at
+        return bool(self.query(ADD.format("DO NOTHING" if new else change), values))
 
-    def add(self, owner: str, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, now: str) -> bool:
-        """Keep a value; `False` where there is one."""
-        values = self._values(owner, namespace, key=key, value=self._tables.hidden(value), now=now)
-        return bool(self._tables.query(ADD.format("DO NOTHING"), values))
-
-    def remove(self, owner: str, namespace: Sequence[str], key: str) -> bool:
-        """Forget a value; `False` where there is none."""
-        statement = (
-            f"DELETE FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s RETURNING key"  # noqa: S608
+    def remove(self, owner: str, namespace: Sequence[str], key: str) -> None:
+        """Forget a value, where there is one."""
+        self.query(
+            f"DELETE FROM served_items WHERE {PLACE} AND namespace = %(namespace)s AND key = %(key)s RETURNING key",  # noqa: S608
+            self._values(owner, namespace, key=key),
         )
-        return bool(self._tables.query(statement, self._values(owner, namespace, key=key)))
 
     def _values(self, owner: str, namespace: Sequence[str], **more: Any) -> dict[str, Any]:
-        joined = "".join(f"{part}." for part in namespace)
-        return {"owner": owner, "space": self._space, "namespace": joined, **more}
+        return {"owner": owner, "space": self._space, "namespace": "".join(f"{part}." for part in namespace), **more}
 
     def _item(self, row: Sequence[Any]) -> Item:
         namespace, key, value, created_at, updated_at = row
-        return Item(tuple(namespace.split(".")[:-1]), key, self._tables.shown(value), created_at, updated_at)
+        return Item(tuple(namespace.split(".")[:-1]), key, self.decoded(value), created_at, updated_at)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...faces.sessions import every_row
+from ...nodes.runtime.killable import off_loop
 from ...state import BadCheckpointError, RunRow
 from ...state.storage.index import BadRunError
 from ...state.threads.answers import pending_interrupts
-from .records import Database, ThreadRecord, now
+from .records import Database, now
 from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from .thread_records import ThreadRecord
 
 __all__ = ["LOCAL", "OwnedThreads"]
 
@@ -31,7 +30,6 @@ class OwnedThreads:
     def __init__(self, db: Database) -> None:
         self._saver = db.saver
         self._db = db
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def create(
         self,
@@ -75,7 +73,7 @@ class OwnedThreads:
     async def looking(self, caller: Caller) -> AsyncIterator[None]:
         """Look through the caller's threads within the block: one request of theirs at a time, so that many that read
         much keep nobody else waiting."""
-        async with self._turns[caller.id]:
+        async with self._db.turns[caller.id]:
             if caller == LOCAL:
                 await self.adopt()
             yield
@@ -85,7 +83,7 @@ class OwnedThreads:
         server has noted nothing."""
         statuses = {record.thread_id: record.status for record in records}
         noted = {record.thread_id: record for record in records if record.status in ("idle", "interrupted")}
-        unfinished = await asyncio.to_thread(self._unfinished, noted.keys())
+        unfinished = await off_loop(self._unfinished, noted.keys())
         for name, record in noted.items():
             if (record.status == "idle") == (name in unfinished):
                 with suppress(BadCheckpointError):  # what can't be read stands as it was noted
@@ -97,11 +95,7 @@ class OwnedThreads:
         if len(thread_ids) < FEW:
             rows = [self._saver.runs.get(name) for name in thread_ids]
             return {row.thread_id for row in rows if row is not None and row.stop_reason is None}
-        before, unfinished = None, set[str]()
-        while rows := self._saver.runs.list(limit=500, before=before, stop_reason="running"):
-            unfinished |= thread_ids & {row.thread_id for row in rows}
-            before = rows[-1].position
-        return unfinished
+        return thread_ids & {row.thread_id for row in every_row(self._saver.runs, stop_reason="running")}
 
     async def waits(self, record: ThreadRecord) -> bool:
         """Return True where a thread waits for a person, or its run was broken off."""
@@ -153,15 +147,13 @@ class OwnedThreads:
             NotThereError: There is no such thread.
             TakenError: The id is another's.
         """
-        if thread_id is None:
-            return await self.create(caller, assistant=assistant)
-        record = await self.find(caller, checked_id(thread_id))
-        if record is None and if_not_exists == "create":
+        record = None if thread_id is None else await self.find(caller, checked_id(thread_id))
+        if record is None and (thread_id is None or if_not_exists == "create"):
             return await self.create(caller, thread_id, assistant=assistant)
         if record is None:
             raise NotThereError("there is no such thread")
         if record.assistant != assistant:
-            await self._db.write(self._db.records.change_thread, thread_id, now=now(), assistant=assistant)
+            await self._db.write(self._db.records.change_thread, record.thread_id, now=now(), assistant=assistant)
         return record
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .runs import LOG, Caller, QueueFullError, Run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
 __all__ = ["RunQueue"]
 
@@ -74,7 +72,8 @@ class RunQueue:
         is_full = sum(waiting.values()) + self._coming.total() >= self._waiting + free
         all_are = not (waiting.keys() | self._coming.keys()) - {caller.id}
         if is_full and (caller.id in waiting or self._coming[caller.id] or not self._waiting or all_are):
-            raise QueueFullError(RETRY_AFTER_S)
+            message = f"too many runs are waiting; try again in {RETRY_AFTER_S} s"
+            raise QueueFullError(message, retry_after_s=RETRY_AFTER_S)
         self._coming[caller.id] += 1
         try:
             yield

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from .records import Records
+from .tables import Tables
 
 __all__ = ["CHANNEL", "END", "SET_UP_RELAY", "RelayRecords", "SentEvent", "Wish"]
 
@@ -60,27 +58,26 @@ class SentEvent(NamedTuple):
     data: bytes
 
 
-class RelayRecords:
+class RelayRecords(Tables):
     """The two tables. Each method is one statement."""
-
-    def __init__(self, tables: Records) -> None:
-        self._tables = tables
 
     def tell(self, *hints: str) -> None:
         """Wake the other processes of a database that has a channel."""
-        statement = "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint"
-        self._tables.query(statement, {"channel": CHANNEL, "hints": list(hints)})
+        self.query(
+            "SELECT pg_notify(%(channel)s, hint) FROM unnest(%(hints)s::text[]) AS hint",
+            {"channel": CHANNEL, "hints": list(hints)},
+        )
 
     def wish(self, run_id: str, *, events: bool = False, cancel: bool = False) -> None:
         """Wish something of a run for a while; a wish to cancel it holds until it has ended."""
-        statement = (
+        self.query(
             "INSERT INTO served_wishes (run_id, cancel, events, stream, until) "  # noqa: S608
-            f"VALUES (%(run_id)s, %(cancel)s, %(events)s, '', {self._tables.clock_sql} + {KEPT_S}) "
+            f"VALUES (%(run_id)s, %(cancel)s, %(events)s, '', {self.clock_sql} + {KEPT_S}) "
             "ON CONFLICT (run_id) DO UPDATE SET until = excluded.until, "
             "cancel = CASE WHEN excluded.cancel = 1 THEN 1 ELSE served_wishes.cancel END, "
-            "events = CASE WHEN excluded.events = 1 THEN 1 ELSE served_wishes.events END RETURNING run_id"
+            "events = CASE WHEN excluded.events = 1 THEN 1 ELSE served_wishes.events END RETURNING run_id",
+            {"run_id": run_id, "cancel": int(cancel), "events": int(events)},
         )
-        self._tables.query(statement, {"run_id": run_id, "cancel": int(cancel), "events": int(events)})
 
     def wishes(self, run_ids: Collection[str]) -> list[Wish]:
         """Return the wishes for these runs."""
@@ -88,21 +85,23 @@ class RelayRecords:
         if not values:
             return []
         places = ", ".join(f"%({name})s" for name in values)
-        statement = f"SELECT run_id, cancel, events, stream FROM served_wishes WHERE run_id IN ({places})"  # noqa: S608
-        return [Wish(run_id, bool(cancel), bool(events), stream)
-                for run_id, cancel, events, stream in self._tables.query(statement, values)]  # fmt: skip
+        rows = self.query(
+            f"SELECT run_id, cancel, events, stream FROM served_wishes WHERE run_id IN ({places})",  # noqa: S608
+            values,
+        )
+        return [Wish(run_id, bool(cancel), bool(events), stream) for run_id, cancel, events, stream in rows]
 
     def name_stream(self, run_id: str, stream: str) -> None:
         """Name the numbers of a run's events, where they have no name yet."""
-        statement = (
-            "UPDATE served_wishes SET stream = %(stream)s WHERE run_id = %(run_id)s AND stream = '' RETURNING run_id"
+        self.query(
+            "UPDATE served_wishes SET stream = %(stream)s WHERE run_id = %(run_id)s AND stream = '' RETURNING run_id",
+            {"run_id": run_id, "stream": stream},
         )
-        self._tables.query(statement, {"run_id": run_id, "stream": stream})
 
     def next_number(self, run_id: str) -> int:
         """Return the number of a run's next event."""
         statement = "SELECT coalesce(max(number), -1) + 1 FROM served_events WHERE run_id = %(run_id)s"
-        return int(self._tables.query(statement, {"run_id": run_id})[0][0])
+        return int(self.query(statement, {"run_id": run_id})[0][0])
 
     def send(self, run_id: str, rows: Sequence[SentEvent]) -> None:
         """Write what a run sent; a row of the same number is replaced."""
@@ -113,20 +112,20 @@ class RelayRecords:
             places.append(
                 f"(%(run_id)s, %(number{place})s, %(event{place})s, %(at{place})s, %(tag{place})s, %(data{place})s)"
             )
-        statement = (
+        self.query(
             f"INSERT INTO served_events (run_id, number, event, at, tag, data) VALUES {', '.join(places)} "  # noqa: S608
             "ON CONFLICT (run_id, number) DO UPDATE SET event = excluded.event, at = excluded.at, tag = excluded.tag, "
-            "data = excluded.data RETURNING number"
+            "data = excluded.data RETURNING number",
+            values,
         )
-        self._tables.query(statement, values)
 
     def sent(self, run_id: str, start: int, most: int) -> list[SentEvent]:
         """Return a page of what a run sent from this number on, and before it what it ended with."""
-        statement = (
+        rows = self.query(
             "SELECT number, event, at, tag, data FROM served_events WHERE run_id = %(run_id)s "  # noqa: S608
-            f"AND (number = {END} OR number >= %(start)s) ORDER BY number LIMIT %(most)s"
+            f"AND (number = {END} OR number >= %(start)s) ORDER BY number LIMIT %(most)s",
+            {"run_id": run_id, "start": start, "most": most},
         )
-        rows = self._tables.query(statement, {"run_id": run_id, "start": start, "most": most})
         return [SentEvent(number, event, at, tag, bytes(data)) for number, event, at, tag, data in rows]
 
     def forget(self) -> None:
@@ -135,9 +134,9 @@ class RelayRecords:
             "SELECT 1 FROM served_runs r WHERE r.run_id = served_wishes.run_id AND r.status IN ('pending', 'running')"
         )
         for statement in (
-            f"DELETE FROM served_wishes WHERE until < {self._tables.clock_sql} "  # noqa: S608
+            f"DELETE FROM served_wishes WHERE until < {self.clock_sql} "  # noqa: S608
             f"AND (cancel = 0 OR NOT EXISTS ({under_way})) RETURNING run_id",
             "DELETE FROM served_events WHERE NOT EXISTS "
             "(SELECT 1 FROM served_wishes w WHERE w.run_id = served_events.run_id) RETURNING number",
         ):
-            self._tables.query(statement, {})
+            self.query(statement, {})

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any, get_type_hints
+from collections.abc import Mapping, Sequence
+from typing import Any, get_type_hints
 
+from ...graphs.preset import Conversation
 from ...state.checked_channels import given_messages
 from ...state.checked_values import DATA_ERRORS, check_update
-from ...state.events import AGENT_RECORD, AGENT_VALUES
+from ...state.events import AGENT_RECORD, AGENT_VALUES, record, task_event
 from ...state.limits import MOST_TOKENS, merged_limits
 from ...state.schema import RefineInput, RefineState
 from ...state.threads.kind import kind_of
 from ...state.threads.snapshots import schemas_of
+from ...state.typed_answer import ANSWER_SCHEMA
+from ..settings import Settings
 from .runs import BadRequestError, Submission
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...graphs.preset import Conversation
-    from ..settings import Settings
 
 __all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",
            "checked_update", "conversation_input", "given_to", "task_of"]  # fmt: skip
@@ -70,20 +69,21 @@ def checked_request(
     Raises:
         BadRequestError: Something makes no sense or is not allowed.
     """
-    taken = given_to(graph)
+    fields = given_to(graph)
     values, place = submission.input, submission.checkpoint_id
-    if isinstance(values, dict) and values.get("messages") and "messages" not in taken:
+    if isinstance(values, dict) and values.get("messages") and "messages" not in fields:
         _check_messages(values["messages"], settings.max_task_characters)
         task = {"task": task_of(values["messages"], conversation)} if values.get("task") is None else {}
         values = {**{name: value for name, value in values.items() if name != "messages"}, **task}
-    values = checked_input(values, settings) if values is not None else {}
-    if unknown := [name for name in values if name not in taken]:
-        raise BadRequestError(f"input takes no {unknown[0]!r:.80}; it takes {', '.join(sorted(taken))}")
+    typed = ANSWER_SCHEMA in kind_of(graph).options
+    values = checked_input(values, settings, typed=typed) if values is not None else {}
+    if unknown := [name for name in values if name not in fields]:
+        raise BadRequestError(f"input takes no {unknown[0]!r:.80}; it takes {', '.join(sorted(fields))}")
     command = submission.command
     return {
         "input": values or None,
         "command": checked_command(command, settings, graph) if command is not None else None,
-        "config": _config(submission.config),
+        "config": {} if submission.recursion_limit is None else {"recursion_limit": submission.recursion_limit},
         "checkpoint_id": None if place is None else checked_id(place),
         "stream_modes": checked_modes(submission.stream_modes),
         "subgraphs": bool(submission.subgraphs),
@@ -104,13 +104,16 @@ SAID = (get_type_hints(RefineState).keys() - get_type_hints(RefineInput)) | {AGE
 """The fields of a record."""
 
 
-def checked_input(values: object, settings: Settings, *, default_rounds: int = 3) -> dict[str, Any]:
+def checked_input(
+    values: object, settings: Settings, *, default_rounds: int = 3, typed: bool = False
+) -> dict[str, Any]:
     """Return the input of a run.
 
     Args:
         values: What the caller gives: `task`, or `messages` where the preset takes some, `draft` and `limits`.
         settings: Whose limits hold.
         default_rounds: Revisions where nobody says how many; fewer, where fewer are allowed.
+        typed: Whether drafts are of a type: then `draft` may be any JSON.
 
     Raises:
         BadRequestError: It is no input, or more than is allowed.
@@ -119,7 +122,7 @@ def checked_input(values: object, settings: Settings, *, default_rounds: int = 3
         raise BadRequestError('input must be an object with a "task"')
     if "task" not in values and "messages" not in values:
         raise BadRequestError('input needs a "task": a text')
-    checked_values(values, settings)
+    checked_values(values, settings, typed=typed)
     if "task" in values and not values["task"].strip():
         raise BadRequestError("task must be a text that is not blank")
     if settings.max_rounds < default_rounds and "max_rounds" not in (values.get("limits") or {}):
@@ -127,8 +130,8 @@ def checked_input(values: object, settings: Settings, *, default_rounds: int = 3
     return dict(values)
 
 
-def checked_values(values: object, settings: Settings) -> dict[str, Any]:
-    """Return values that may be written into a state.
+def checked_values(values: object, settings: Settings, *, typed: bool = False) -> dict[str, Any]:
+    """Return values that may be written into a state; `typed` as in `checked_input`.
 
     Raises:
         BadRequestError: They are none, or more than is allowed.
@@ -138,6 +141,8 @@ def checked_values(values: object, settings: Settings) -> dict[str, Any]:
     longest = settings.max_task_characters
     for name in ("task", "draft", "feedback"):
         text = values.get(name, "")
+        if typed and name == "draft" and not isinstance(text, str):
+            text = json.dumps(text)
         if not isinstance(text, str):
             raise BadRequestError(f"{name} must be a text")
         if len(text) > longest:
@@ -149,7 +154,14 @@ def checked_values(values: object, settings: Settings) -> dict[str, Any]:
     if (messages := values.get("messages")) is not None:
         _check_messages(messages, longest)
     if (limits := values.get("limits")) is not None:
-        _check_limits(limits, settings)
+        if not isinstance(limits, dict):
+            raise BadRequestError("limits must be an object")
+        try:
+            rounds = merged_limits(None, limits)["max_rounds"]
+        except ValueError as error:
+            raise BadRequestError(str(error)[:500]) from None
+        if "max_rounds" in limits and rounds > settings.max_rounds:
+            raise BadRequestError(f"max_rounds is at most {settings.max_rounds} on this server")
     _check_numbers(values)
     return dict(values)
 
@@ -167,14 +179,14 @@ def checked_update(update: object, settings: Settings, graph: Any) -> dict[str, 
         BadRequestError: It holds values of other types, or a field that is none of an input.
     """
     values, kind = checked_values(update, settings), kind_of(graph)
-    given = sorted({*given_to(graph), *kind.own, *(("feedback",) if kind.forkable else ())})
+    fields = sorted({*given_to(graph), *kind.own, *(("feedback",) if kind.forkable else ())})
     try:
         if schemas := schemas_of(graph):
-            check_update({name: values[name] for name in values.keys() - kind.own}, schemas, also=given)
+            check_update({name: values[name] for name in values.keys() - kind.own}, schemas, also=fields)
     except DATA_ERRORS as error:
         raise BadRequestError(f"this can't be written: {error}"[:500]) from None
-    if kind.keeps_record and (others := sorted(values.keys() - set(given))):
-        raise BadRequestError(f"a caller writes {', '.join(given)}; {others[0]!r:.80} is the program's to say")
+    if kind.keeps_record and (others := sorted(values.keys() - set(fields))):
+        raise BadRequestError(f"a caller writes {', '.join(fields)}; {others[0]!r:.80} is the program's to say")
     return values
 
 
@@ -194,8 +206,7 @@ def checked_command(command: object, settings: Settings, graph: Any) -> dict[str
         parts["resume"] = command["resume"]
     if update := command.get("update"):
         if isinstance(update, list):
-            pairs = all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in update)
-            if not pairs:
+            if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in update):
                 raise BadRequestError("update must be an object")
             update = dict(update)
         inputs = given_to(graph)
@@ -240,17 +251,6 @@ def _check_messages(messages: object, most: int) -> None:
         raise BadRequestError(str(error)[:500]) from None
 
 
-def _check_limits(limits: object, settings: Settings) -> None:
-    if not isinstance(limits, dict):
-        raise BadRequestError("limits must be an object")
-    try:
-        valid = merged_limits(None, limits)
-    except ValueError as error:
-        raise BadRequestError(str(error)[:500]) from None
-    if "max_rounds" in limits and valid["max_rounds"] > settings.max_rounds:
-        raise BadRequestError(f"max_rounds is at most {settings.max_rounds} on this server")
-
-
 def _check_numbers(value: Any) -> None:
     """Refuse numbers whose sums no checkpoint could hold."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -258,18 +258,6 @@ def _check_numbers(value: Any) -> None:
         _check_numbers(part)
     if isinstance(value, int | float) and not abs(value) <= MOST_TOKENS:
         raise BadRequestError(f"a number is at most {MOST_TOKENS:.0e}")
-
-
-def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    # Nothing else is taken: with `configurable` a caller could name another's thread.
-    taken: dict[str, Any] = {}
-    if not isinstance(config or {}, dict):
-        raise BadRequestError("config must be an object")
-    if (limit := (config or {}).get("recursion_limit")) is not None:
-        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000:
-            raise BadRequestError("recursion_limit is a whole number from 1 to 10000")
-        taken["recursion_limit"] = limit
-    return taken
 
 
 def _nodes(names: Any, nodes: Mapping[str, Any]) -> Any:
@@ -305,7 +293,13 @@ def task_of(messages: Any, conversation: Conversation) -> str:
         before = []
     elif conversation == "system":
         before = [turn for turn in before if turn["role"] == "system"]
-    return _after(before, task)
+    if not before:
+        return task
+    from ...nodes.writing.prompts import in_context
+
+    conversed = [*before, {"role": "user", "content": task}]
+    events: Any = record({}, task_event(task, {}, {}, conversation=conversed))["events"]
+    return in_context(task, events)
 
 
 def conversation_input(messages: Any, conversation: Conversation) -> dict[str, Any]:
@@ -315,17 +309,6 @@ def conversation_input(messages: Any, conversation: Conversation) -> dict[str, A
         BadRequestError: They are none, or there is no user message.
     """
     return {"messages": messages} if conversation == "messages" else {"task": task_of(messages, conversation)}
-
-
-def _after(before: Sequence[dict[str, str]], task: str) -> str:
-    if not before:
-        return task
-    from ...nodes.writing.conversation import in_context
-    from ...state.events import record, task_event
-
-    turns = [*before, {"role": "user", "content": task}]
-    events: Any = record({}, task_event(task, {}, {}, conversation=turns))["events"]
-    return in_context(task, events)
 
 
 ROLES = {"system": "system", "human": "user", "ai": "assistant"}

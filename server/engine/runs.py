@@ -6,16 +6,13 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from ...state import Usage
 from ...state.usage import NO_USAGE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from ...state import Usage
 
 __all__ = [
     "ENDED",
@@ -47,8 +44,10 @@ BOOT = secrets.token_hex(4)
 class RefusedError(Exception):
     """A request that is not fulfilled; the message may be shown to the caller."""
 
-    retry_after_s: int | None = None
-    """When it makes sense to ask again, where that is known."""
+    def __init__(self, message: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """When it makes sense to ask again, where that is known."""
 
 
 class BadRequestError(RefusedError, ValueError):
@@ -66,17 +65,9 @@ class TakenError(RefusedError, RuntimeError):
 class QueueFullError(RefusedError):
     """The queue of runs is full."""
 
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"too many runs are waiting; try again in {retry_after_s} s")
-        self.retry_after_s = retry_after_s
-
 
 class QuotaSpentError(RefusedError):
     """A caller has used up what they may use a day."""
-
-    def __init__(self, what: str, renews_at: str, retry_after_s: int) -> None:
-        super().__init__(f"the quota of {what} a day is used up; it renews at {renews_at}")
-        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)
@@ -118,7 +109,7 @@ class Submission:
         thread_id: Without it the run gets a thread of its own, which is deleted when it has ended.
         input: Of the graph; `None` goes on where the thread stands.
         command: `resume` answers an interrupt; `update` and `goto` as LangGraph's `Command`.
-        config: Only `recursion_limit` is taken from it.
+        recursion_limit: Of the graph's steps.
         checkpoint_id: Where to start, when not at the thread's end.
         stream_modes: What is sent: names of `MODES`.
         subgraphs: Whether subgraphs send too.
@@ -139,7 +130,7 @@ class Submission:
     thread_id: str | None = None
     input: Any = None
     command: Any = None
-    config: Any = None
+    recursion_limit: int | None = None
     checkpoint_id: Any = None
     stream_modes: str | Sequence[str] | None = ("values",)
     subgraphs: bool = False
@@ -203,13 +194,13 @@ class Run:
     """It has ended elsewhere, and what it sent is still to come."""
     watch: Callable[..., AbstractContextManager[None]] | None = None
     """Keeps it current within a block while it is under way elsewhere."""
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when something is sent or the status changes next; then another takes its place."""
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the preset that its caller set."""
-        options: Mapping[str, Any] = self.request.get("options") or {}
-        return options
+        return cast("Mapping[str, Any]", self.request.get("options") or {})
 
     @property
     def ended(self) -> bool:
@@ -228,17 +219,13 @@ class Run:
     def wake(self) -> None:
         """Wake everybody who waits for this run."""
         # Whoever waits holds the old event; who comes next gets a new one.
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def forget_tokens(self) -> None:
         """Keep no tokens: they are most of what was sent, and all of them are in the values too."""
         # In place, since clients go on after an event by its number.
         self.log = [None if event is None or event.event.startswith(TOKENS) else event for event in self.log]
-
-    def change(self) -> asyncio.Event:
-        """Return the event that is set when something is sent or the status changes next."""
-        return self._changed
 
     def watched(self, *, events: bool = True) -> AbstractContextManager[None]:
         """Keep it current within the block: what it sends, or just how it ends."""
@@ -248,7 +235,7 @@ class Run:
         """Wait until it has ended."""
         with self.watched(events=False):
             while not self.ended:
-                await self._changed.wait()
+                await self.changed.wait()
 
     def first(self, after: tuple[str, int] | None) -> int:
         """Return the number of the event that comes after one of this stream; 0 where that is none of this run's."""
@@ -259,7 +246,7 @@ class Run:
         number: int | None = None
         with self.watched():
             while True:
-                changed = self._changed
+                changed = self.changed
                 if number is None and self.log:  # of which stream it is, is not known before
                     number = self.first(after)
                 while number is not None and number < len(self.log):

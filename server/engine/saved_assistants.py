@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from ...graphs.registry import option_names
 from ...nodes.runtime.killable import off_loop
-from .call_options import checked_options
+from ..settings import Settings
+from .assistants import Assistant, Assistants
+from .call_options import call_options, checked_options
+from .item_records import Item
 from .records import Database, now
 from .requests import can_be_id, checked_id
 from .runs import BadRequestError, Caller, NotThereError, TakenError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..settings import Settings
-    from .assistants import Assistants
-    from .item_records import Item
 
 __all__ = ["SavedAssistants"]
 
@@ -27,7 +25,7 @@ NOT_OPTIONS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "assista
 
 
 class SavedAssistants:
-    """The assistants of all callers, each to be reached by its owner alone.
+    """The presets, which stay as they are, and the assistants that callers made, each reached by its owner alone.
 
     A version is what clients read: `graph_id`, `config`, `context`, `metadata`, `name`, `description`, `version` and
     `created_at`. Of `context`, and of `config["configurable"]`, `model` is a model that the server allows, and the rest
@@ -61,8 +59,9 @@ class SavedAssistants:
         version = await self._version(fields, {"metadata": {}, "config": {}, "context": {}, "name": name}, 1)
         if await self._db.read(self._items.count, caller.id) >= MOST_ASSISTANTS:
             raise BadRequestError(f"a caller has {MOST_ASSISTANTS} assistants at most")
-        value = {"latest": 1, "versions": [version]}
-        added = await self._db.write(self._items.add, caller.id, (), name, value, now=now())
+        added = await self._db.write(
+            self._items.put, caller.id, (), name, {"latest": 1, "versions": [version]}, now=now(), new=True
+        )
         if not added and if_exists != "do_nothing":
             raise TakenError("this assistant id is in use")
         return await self.get(caller, name)
@@ -73,14 +72,26 @@ class SavedAssistants:
         Raises:
             NotThereError: There is none of this id, or it is another's.
         """
+        if assistant_id in self._presets.known:
+            return _preset_json(self._presets.get(assistant_id))
         return _assistant_json(await self._item(caller, assistant_id))
 
     async def every(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return all of a caller's, the last changed first."""
-        return [_assistant_json(item) for item in await self._db.read(self._items.under, caller.id, ())]
+        """Return all of a caller's, the last changed first, and behind them the presets that are listed."""
+        async with self._db.turns[caller.id]:
+            keys = await off_loop(self._items.keys, caller.id)
+            # One after the other: no more than one is in memory with its earlier versions.
+            own = [
+                _assistant_json(item)
+                for _, key in keys
+                if (item := await off_loop(self._items.get, caller.id, (), key)) is not None
+            ]
+        return own + [_preset_json(preset) for preset in self._presets.known.values() if preset.served.listed]
 
     async def versions(self, caller: Caller, assistant_id: str) -> list[dict[str, Any]]:
-        """Return the versions of an assistant, the newest first."""
+        """Return the versions of an assistant, the newest first; a preset has one."""
+        if assistant_id in self._presets.known:
+            return [_preset_json(self._presets.get(assistant_id))]
         item = await self._item(caller, assistant_id)
         return [{**version, "assistant_id": item.key} for version in reversed(item.value["versions"])]
 
@@ -93,13 +104,14 @@ class SavedAssistants:
         if fields.get("graph_id") not in (None, before["graph_id"]):
             before = {**before, "context": {}, "config": {}}  # another preset has other options
         version = await self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
-        value = {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
-        return await self._change(caller, item, value)
+        return await self._change(
+            caller, item, {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
+        )
 
     async def set_latest(self, caller: Caller, assistant_id: str, version: int) -> dict[str, Any]:
         """Make an earlier version the one that is run, and return it."""
         item = await self._item(caller, assistant_id)
-        if version not in {known["version"] for known in item.value["versions"]}:
+        if version not in {one["version"] for one in item.value["versions"]}:
             raise NotThereError("there is no such version")
         return await self._change(caller, item, {**item.value, "latest": version})
 
@@ -109,24 +121,30 @@ class SavedAssistants:
         await self._db.write(self._items.remove, caller.id, (), assistant_id)
 
     async def resolved(
-        self, caller: Caller, assistant_id: str, context: Mapping[str, Any] | None = None
+        self,
+        caller: Caller,
+        assistant_id: str,
+        context: Mapping[str, Any] | None = None,
+        configurable: Mapping[str, Any] | None = None,
     ) -> tuple[str, str | None, dict[str, Any]]:
         """Return the preset that a run is made with, the model, and the options: those of a run go over its
-        assistant's.
+        assistant's. What else is `configurable` is not looked at: clients of LangGraph's send all that they hold there.
 
         Raises:
             BadRequestError: The context holds something else.
             NotThereError: There is no such assistant.
         """
-        if assistant_id in self._presets.known:
-            return (assistant_id, *_parted(context or {}))
         saved = await self.get(caller, assistant_id)
-        return (saved["graph_id"], *_parted({**_own(saved), **(context or {})}))
+        known = {"model", *call_options(self._presets.get(saved["graph_id"]), self._settings).model_fields}
+        own = {name: value for name, value in (configurable or {}).items() if option_names().get(name, name) in known}
+        return (saved["graph_id"], *_parted({**_own(saved), **own, **(context or {})}))
 
     async def _version(self, fields: Mapping[str, Any], before: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a version: what is given, and for the rest what was before."""
-        names = ("graph_id", "config", "context", "metadata", "name", "description")
-        merged = {name: fields[name] if fields.get(name) is not None else before.get(name) for name in names}
+        merged = {
+            name: fields[name] if fields.get(name) is not None else before.get(name)
+            for name in ("graph_id", "config", "context", "metadata", "name", "description")
+        }
         preset = self._presets.get(str(merged["graph_id"]))
         model, options = _parted(_own(merged))
         self._presets.spec(model)
@@ -135,8 +153,10 @@ class SavedAssistants:
         return {**merged, "version": number, "created_at": now()}
 
     async def _item(self, caller: Caller, assistant_id: str) -> Item:
-        known = can_be_id(assistant_id)
-        item = await self._db.read(self._items.get, caller.id, (), assistant_id) if known else None
+        if assistant_id in self._presets.known:
+            raise BadRequestError("a preset of the server stays as it is: make an assistant of it (POST /assistants)")
+        is_id = can_be_id(assistant_id)
+        item = await self._db.read(self._items.get, caller.id, (), assistant_id) if is_id else None
         if item is None:
             raise NotThereError("there is no such assistant")
         return item
@@ -148,15 +168,34 @@ class SavedAssistants:
 
 
 def _latest(item: Item) -> dict[str, Any]:
-    latest: dict[str, Any] = next(
-        version for version in item.value["versions"] if version["version"] == item.value["latest"]
-    )
-    return latest
+    return next(version for version in item.value["versions"] if version["version"] == item.value["latest"])
+
+
+SINCE = "2026-01-01T00:00:00+00:00"
+
+
+def _preset_json(preset: Assistant) -> dict[str, Any]:
+    return {
+        "assistant_id": preset.id,
+        "graph_id": preset.id,
+        "config": {},
+        "context": {},
+        "created_at": SINCE,
+        "updated_at": SINCE,
+        "metadata": {"created_by": "system"},
+        "version": 1,
+        "name": preset.id,
+        "description": preset.served.line,
+    }
 
 
 def _assistant_json(item: Item) -> dict[str, Any]:
-    created = {"created_at": item.created_at, "updated_at": item.updated_at}
-    return {**_latest(item), **created, "assistant_id": item.key}
+    return {
+        **_latest(item),
+        "assistant_id": item.key,
+        "created_at": item.created_at,
+        "updated_at": item.updated_at,
+    }
 
 
 def _own(version: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from .item_records import Item
 from .records import Database, now
 from .runs import BadRequestError, Caller
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .item_records import Item
 
 __all__ = ["MOST_ITEMS", "Store"]
 
@@ -60,16 +57,22 @@ class Store:
     async def search(self, caller: Caller, prefix: Sequence[str], wanted: Mapping[str, Any]) -> list[Item]:
         """Return the items within a namespace whose values are as wanted, the last changed first."""
         _check_names(prefix)
-        items = await self._db.read(self._items.under, caller.id, prefix)
-        return [
-            item for item in items if all(_fits(item.value.get(name), condition) for name, condition in wanted.items())
-        ]
+
+        def fitting(owner: str) -> list[Item]:
+            return [
+                item
+                for item in self._items.under(owner, prefix)
+                if all(_fits(item.value.get(name), condition) for name, condition in wanted.items())
+            ]
+
+        return await self._db.look(caller.id, fitting)
 
     async def namespaces(
         self, caller: Caller, *, prefix: Sequence[str], suffix: Sequence[str], depth: int | None
     ) -> list[tuple[str, ...]]:
         """Return the namespaces that hold items, in their order; `*` stands for any name."""
-        namespaces = {item.namespace for item in await self._db.read(self._items.under, caller.id, ())}
+        keys = await self._db.look(caller.id, self._items.keys)
+        namespaces = {tuple(namespace.split(".")[:-1]) for namespace, _ in keys}
         return sorted({
             namespace[:depth]
             for namespace in namespaces

@@ -11,15 +11,14 @@ from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
 from .relay_records import CHANNEL
-from .runs import LOG
+from .runs import LOG, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ...state.storage.index import RunIndex
     from .engine import Engine
-    from .records import ThreadRecord
-    from .runs import Run
+    from .thread_records import ThreadRecord
 
 __all__ = ["Channel", "Tending"]
 
@@ -85,8 +84,8 @@ class Tending:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._index: RunIndex | None = getattr(engine.saver, "runs", None)
-        self._lasting = Background()
+        self._index: RunIndex = engine.saver.runs
+        self.lasting = Background()
         self._leases = LeaseHolder(engine.saver)
         self._process = this_process()
         self._not_here: set[str] = set()
@@ -99,17 +98,12 @@ class Tending:
     async def start(self) -> None:
         """Take over what dead processes left, and begin."""
         await self._take_over()
-        work = [self._beat()]
+        self.lasting.do(self._beat())
         if self._engine.channel.conninfo is not None:
-            work += [self._engine.channel.listen(self._heard), self._look()]
+            self.lasting.do(self._engine.channel.listen(self._heard))
+            self.lasting.do(self._look())
         if self._engine.settings.default_ttl is not None:
-            work.append(self._sweep())
-        for task in work:
-            self._lasting.do(task)
-
-    async def stop(self) -> None:
-        """End it all."""
-        await self._lasting.close(cancel=True)
+            self.lasting.do(self._sweep())
 
     async def note(self, run: Run, *, after_s: float = 0) -> None:
         """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
@@ -118,12 +112,12 @@ class Tending:
         run.request = {**run.request, STOOD: await self._stands(run.thread_id)}
         await self._engine.db.write(self._engine.records.add_run, run)
 
-    async def _release(self, here: Collection[str]) -> None:
-        """Return the runs of dead processes to the queue; end those of which too many have died.
-
-        Args:
-            here: Ids of the runs that are under way in this process.
-        """
+    async def _take_over(self) -> None:
+        """Return the runs of dead processes to the queue, end those of which too many have died, and begin what may
+        begin."""
+        if not self._engine.settings.work:
+            return
+        here = {run.id for run in self._under_way()}
         at = await self._engine.db.read(self._engine.records.clock)
         runs = [run for run in await self._engine.db.read(self._engine.records.in_flight) if run.process]
         not_here = {run.id for run in runs if run.process == self._process and run.id not in here}
@@ -135,11 +129,12 @@ class Tending:
             fate = "spared" if run.id in lost else self._fate(run, at, *before)
             if fate != "stays":
                 await self._follow(run, fate)
+        await self._engine.queue.pump()
 
     def _fate(
         self, run: Run, at: float, silent: Collection[str], dead: Collection[str]
     ) -> Literal["stays", "died", "hung", "spared"]:
-        """Return what has become of a run with its process: it stays there, the process died, or died of standing still
+        """Return the fate of a run with its process: it stays there, the process died, or died of standing still
         in this run's code, or in another's.
 
         Args:
@@ -169,35 +164,25 @@ class Tending:
         # In whatever direction: the clocks of the machines that wrote the two times may differ. Where it has moved, the
         # process that died is the first that died of it where it stands now.
         moved = stands is not None and stands != run.request.get(STOOD)
-        attempts = run.attempts if fate == "spared" or self._index is None else 2 if moved else run.attempts + 1
+        attempts = run.attempts if fate == "spared" else 2 if moved else run.attempts + 1
         deaths = run.request.get(HUNG, 0) + (fate == "hung")
         reason = STOPPED if deaths >= MOST_HUNG else LOST if attempts > self._engine.settings.max_attempts else None
         request = {**run.request, STOOD: stands, HUNG: deaths}
         to = "" if reason is None else self._process
         release = self._engine.records.release
         if await self._engine.db.write(release, run, request=request, attempts=attempts, to=to) and reason:
-            await self._quarantine(run, reason)
-
-    async def _quarantine(self, run: Run, reason: dict[str, str]) -> None:
-        """End a run that this process has taken from one that died of it, so that none takes it up again."""
-        LOG.error("run %s is given up: %s; thread %s", run.id, reason["message"], run.thread_id)
-        run = self._engine.known.claimed(run)
-        run.error, run.stateless = reason, False  # what there is of its thread is kept for whoever looks into it
-        await self._engine.execution.ended(run, "error")
-        await self._engine.known.tell_moved([run.thread_id])
-        if self._index is not None:
+            # This process has it now, so that none takes it up again.
+            LOG.error("run %s is given up: %s; thread %s", run.id, reason["message"], run.thread_id)
+            run = self._engine.known.claimed(run)
+            run.error, run.stateless = reason, False  # what there is of its thread is kept for whoever looks into it
+            await self._engine.execution.ended(run, "error")
+            await self._engine.known.tell_moved([run.thread_id])
             await self._engine.db.write(self._engine.records.mark_quarantined, run.thread_id)
 
     async def _stands(self, thread_id: str) -> str | None:
-        """Return a mark that changes whenever a thread moves; `None` where it has not begun, or there is no index."""
-        row = None if self._index is None else await self._engine.db.read(self._index.get, thread_id)
+        """Return a mark that changes whenever a thread moves; `None` where it has not begun."""
+        row = await self._engine.db.read(self._index.get, thread_id)
         return None if row is None else row.updated_at
-
-    async def _take_over(self) -> None:
-        """Let the runs that a dead process left wait again, and begin what may begin."""
-        if self._engine.settings.work:
-            await self._release({run.id for run in self._under_way()})
-            await self._engine.queue.pump()
 
     def _under_way(self) -> list[Run]:
         return [run for run in self._engine.known.here.values() if run in self._engine.queue]

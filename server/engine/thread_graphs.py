@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from langgraph.types import StateSnapshot
 
 from ...faces.problems import BadInputError
 from ...faces.run_config import RunConfig
@@ -14,15 +16,10 @@ from ...nodes.runtime.killable import off_loop
 from ...state.storage.index import BadRunError
 from ...state.threads.kind import changes, kind_of
 from ...state.threads.snapshots import astate_of
-from .assistants import cached
+from .assistants import Assistants, Source, cached
 from .ownership import LOCAL
 from .runs import LOG, BadRequestError, NotThereError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .assistants import Assistants, Source
-    from .records import ThreadRecord
+from .thread_records import ThreadRecord
 
 __all__ = ["Recorded", "ThreadGraphs", "offering_fork"]
 
@@ -158,7 +155,11 @@ class ThreadGraphs:
                 return (await self.assistant(str(record.assistant)))[0]
         except BadRequestError:
             pass
-        return await asyncio.to_thread(any_reader, self.saver, record.thread_id)
+        return await off_loop(any_reader, self.saver, record.thread_id)
+
+    async def state(self, record: ThreadRecord, **place: Any) -> StateSnapshot:
+        """Return the state of a thread: the newest, or that at a place of its checkpoints."""
+        return await astate_of(await self.reader(record), {"configurable": {"thread_id": record.thread_id, **place}})
 
     def _judged(self, thread_id: str, text: str, local: bool) -> Recorded:
         try:
@@ -168,8 +169,9 @@ class ThreadGraphs:
         # What its assistants reach was agreed to by whoever started the server.
         beyond = set(recipe.reaches()) - self._assistants.reached()
         if beyond and not (own and local):
-            why = "goes on with models, files or servers that this server does not offer"
-            return Recorded(recipe, refused=why, closed=True)
+            return Recorded(
+                recipe, refused="goes on with models, files or servers that this server does not offer", closed=True
+            )
         if recipe.asks_model and (others := [spec for spec in recipe.models if not self._assistants.allows(spec)]):
             # An address or a path is for the log of who started it, and not for every caller.
             named = f" {others[0]!r}" if local else ""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...state import Usage
 from ...state.usage import NO_USAGE
-
-if TYPE_CHECKING:
-    from ...state import Usage
-    from .records import Records
+from .tables import Tables
 
 __all__ = ["SET_UP_USAGE", "UsageRecords"]
 
@@ -37,23 +33,24 @@ ADD = (
 )
 
 
-class UsageRecords:
+class UsageRecords(Tables):
     """The table. Each method is one statement, so that two servers add to one sum."""
-
-    def __init__(self, tables: Records) -> None:
-        self._tables = tables
 
     def add(self, run_id: str, owner: str, used: Usage) -> None:
         """Add what a call used to its run's sum and to its caller's of today."""
-        values = {
-            "calls": used["calls"],
-            "tokens": used["total_tokens"],
-            "cost_usd": used["cost_usd"] or 0.0,
-            "uncounted": used.get("uncounted_calls", 0),
-            "unpriced": int(used["cost_usd"] is None),
-        }
-        day = int(self._tables.clock() // DAY_S)
-        self._tables.write_lightly(ADD, {"run": f"run:{run_id}", "owner": f"caller:{owner}", "day": day, **values})
+        self.write_lightly(
+            ADD,
+            {
+                "run": f"run:{run_id}",
+                "owner": f"caller:{owner}",
+                "day": int(self.clock() // DAY_S),
+                "calls": used["calls"],
+                "tokens": used["total_tokens"],
+                "cost_usd": used["cost_usd"] or 0.0,
+                "uncounted": used.get("uncounted_calls", 0),
+                "unpriced": int(used["cost_usd"] is None),
+            },
+        )
 
     def of_run(self, run_id: str) -> Usage:
         """Return the usage of a run so far, on all servers."""
@@ -61,27 +58,36 @@ class UsageRecords:
 
     def today(self, owner: str) -> tuple[Usage, float]:
         """Return a caller's usage of today, and the seconds until the day ends by the database's clock."""
-        at = self._tables.clock()
+        at = self.clock()
         day = int(at // DAY_S)
         return self._sum(f"caller:{owner}", day), (day + 1) * DAY_S - at
 
     def forget(self, run_id: str) -> None:
         """Forget the sum of a run that has ended; what its caller used stays."""
-        self._tables.write_lightly(
+        self.write_lightly(
             "DELETE FROM served_usage WHERE scope = %(scope)s RETURNING scope", {"scope": f"run:{run_id}"}
         )
 
     def forget_past(self) -> None:
         """Forget the sums of past days."""
-        oldest = int(self._tables.clock() // DAY_S) - KEPT_DAYS
-        statement = f"DELETE FROM served_usage WHERE day > {A_RUN} AND day < %(oldest)s RETURNING scope"  # noqa: S608
-        self._tables.write_lightly(statement, {"oldest": oldest})
+        oldest = int(self.clock() // DAY_S) - KEPT_DAYS
+        self.write_lightly(
+            f"DELETE FROM served_usage WHERE day > {A_RUN} AND day < %(oldest)s RETURNING scope",  # noqa: S608
+            {"oldest": oldest},
+        )
 
     def _sum(self, scope: str, day: int) -> Usage:
-        statement = f"SELECT {', '.join(FIELDS)} FROM served_usage WHERE scope = %(scope)s AND day = %(day)s"  # noqa: S608
-        rows = self._tables.query(statement, {"scope": scope, "day": day})
+        rows = self.query(
+            f"SELECT {', '.join(FIELDS)} FROM served_usage WHERE scope = %(scope)s AND day = %(day)s",  # noqa: S608
+            {"scope": scope, "day": day},
+        )
         if not rows:
             return NO_USAGE.copy()
         calls, tokens, cost, uncounted, unpriced = rows[0]
-        cost_usd = None if unpriced else float(cost)
-        return {**NO_USAGE, "calls": calls, "total_tokens": tokens, "uncounted_calls": uncounted, "cost_usd": cost_usd}
+        return {
+            **NO_USAGE,
+            "calls": calls,
+            "total_tokens": tokens,
+            "uncounted_calls": uncounted,
+            "cost_usd": None if unpriced else float(cost),
+        }

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from starlette.types import Receive, Scope, Send
 
 from ..api.problems import problem
+from ..engine.engine import Engine
 from ..engine.runs import LOG, Caller
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from anyio.abc import TaskGroup, TaskStatus
-    from starlette.types import Receive, Scope, Send
-
-    from ..engine.engine import Engine
 
 __all__ = ["MOST_SESSIONS", "McpDoor"]
 

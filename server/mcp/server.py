@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
+from anyio import AsyncFile
 from mcp import types
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
+from mcp.shared.context import RequestContext
 from pydantic import ValidationError
 
 from ...faces.views.console import safe
 from ...state.threads.answers import REPLIES, read_answer
 from ...state.usage import NO_USAGE
 from ..api.disconnect import CANCELLING, cancel_unended
+from ..engine.call_options import problems_in
 from ..engine.engine import Engine
 from ..engine.ownership import LOCAL
 from ..engine.runs import LOG, BadRequestError, Caller, NotThereError, RefusedError, Run, Submission
 from ..progress_text import progress, question_of, question_text
+from ..settings import Settings
 from .tools import ANSWER, OTHERS, PresetTool, ToolResult, listed, preset_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from anyio import AsyncFile
-    from mcp.server.session import ServerSession
-    from mcp.shared.context import RequestContext
-
-    from ..settings import Settings
 
 __all__ = ["mcp_server", "serve_stdio"]
 
@@ -49,15 +46,15 @@ def mcp_server(engine: Engine, caller: Caller) -> Server[Any, Any]:
     async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
         return types.ServerResult(types.ListToolsResult(tools=listed(tools)))
 
-    async def call_tool(asked: types.CallToolRequest) -> types.ServerResult:
-        name, given = asked.params.name, asked.params.arguments or {}
+    async def call_tool(message: types.CallToolRequest) -> types.ServerResult:
+        name, arguments = message.params.name, message.params.arguments or {}
         try:
-            request = await _request(engine, caller, tools, name, given)
+            request = await _request(engine, caller, tools, name, arguments)
             result = await call(engine, caller, SessionClient(server.request_context), **request)
         except RefusedError as error:
             return _refused(str(error))
         except ValidationError as error:
-            return _refused(_reasons(error))
+            return _refused(problems_in(error, most=5))
         except Exception:
             # What it says may hold texts, paths and keys.
             LOG.exception("a call of the tool %r failed", name)
@@ -143,17 +140,27 @@ async def call(engine: Engine, caller: Caller, client: SessionClient, **request:
         QueueFullError: As many runs wait as may.
         QuotaSpentError: The caller has used up what they may use today.
     """
-    new = request.get("thread_id") is None
-    submission = Submission(**{"stream_modes": ("custom",), "multitask": "reject", "keep": new, **request})
-    run = await engine.submit(caller, submission)
+    run = await engine.submit(
+        caller,
+        Submission(
+            **{"stream_modes": ("custom",), "multitask": "reject", "keep": request.get("thread_id") is None, **request}
+        ),
+    )
     while True:
         await _follow(engine, run, client)
         question = question_of((run.output or {}).get("__interrupt__"))
         reply = await _replied(client, question) if question is not None and client.can_ask else None
         if reply is None:
             return _result(run, question)
-        answer: dict[str, Any] = {"command": {"resume": reply}, "stream_modes": ("custom",)}
-        run = await engine.submit(caller, Submission(assistant=run.assistant, thread_id=run.thread_id, **answer))
+        run = await engine.submit(
+            caller,
+            Submission(
+                assistant=run.assistant,
+                thread_id=run.thread_id,
+                command={"resume": reply},
+                stream_modes=("custom",),
+            ),
+        )
 
 
 async def _follow(engine: Engine, run: Run, client: SessionClient) -> None:
@@ -164,8 +171,7 @@ async def _follow(engine: Engine, run: Run, client: SessionClient) -> None:
     """
     try:
         async for text in progress(run):
-            note = text.strip()
-            if note:
+            if note := text.strip():
                 await client.tell(note if len(note) <= LONGEST_NOTE else f"{note[: LONGEST_NOTE - 1]}…")
     except BaseException:
         if not engine.stopped:
@@ -226,23 +232,15 @@ async def _request(
 
 
 def _tool_result(result: ToolResult) -> types.ServerResult:
-    content = result.model_dump(mode="json")
-    facts = {name: value for name, value in content.items() if name != "answer"}
     # The answer by itself, as a model reads it best; the rest for clients that read no structured content.
-    texts = [result.answer, json.dumps(facts, ensure_ascii=False)]
+    texts = [result.answer, json.dumps(result.model_dump(mode="json", exclude={"answer"}), ensure_ascii=False)]
     blocks: list[types.ContentBlock] = [types.TextContent(type="text", text=text) for text in texts if text]
-    return types.ServerResult(types.CallToolResult(content=blocks, structuredContent=content))
+    return types.ServerResult(types.CallToolResult(content=blocks, structuredContent=result.model_dump(mode="json")))
 
 
 def _refused(message: str) -> types.ServerResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=message)]
     return types.ServerResult(types.CallToolResult(content=content, isError=True))
-
-
-def _reasons(error: ValidationError) -> str:
-    """List the errors in the arguments, without repeating them."""
-    problems = error.errors(include_url=False, include_input=False)[:5]
-    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)[:1000]
 
 
 FORM: dict[str, Any] = {

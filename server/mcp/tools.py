@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import Any, Literal, Optional
 
 from mcp import types
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
+from ..engine.assistants import Assistant
 from ..engine.call_options import MOST, call_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..engine.assistants import Assistant
-    from ..settings import Settings
+from ..settings import Settings
 
 __all__ = ["ANSWER", "RESUME", "PresetTool", "ToolResult", "listed", "preset_tools"]
 
 
-class ToolResult(BaseModel):
+class ToolResult(BaseModel, extra="forbid"):
     """The result of every tool."""
-
-    model_config = ConfigDict(extra="forbid")
 
     thread_id: str = Field(description="The thread of the run: it can be gone on with, read, replayed and forked.")
     run_id: str
@@ -41,10 +36,8 @@ class ToolResult(BaseModel):
     )
 
 
-class Arguments(BaseModel):
+class Arguments(BaseModel, extra="forbid", strict=True):
     """The arguments that every preset takes."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     draft: str | None = Field(None, description="A first draft of yours: none is written, and this one is judged.")
     thread_id: str | None = Field(None, description="A thread of an earlier call that gets this task as its next.")
@@ -58,10 +51,8 @@ LIMITS = ("max_rounds", "patience", "max_tokens", "max_cost_usd", "max_seconds")
 INPUTS = ("task", "draft", "top_k", "confidence_threshold")
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, extra="forbid", strict=True):
     """A person's answer."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     thread_id: str = Field(description="The thread that waits for a person.")
     action: Literal["accept", "edit", "feedback", "stop"] = Field(
@@ -71,10 +62,8 @@ class Answer(BaseModel):
     score: float | None = Field(None, ge=0, le=1, description="Of the draft.")
 
 
-class Resumed(BaseModel):
+class Resumed(BaseModel, extra="forbid", strict=True):
     """A thread that goes on."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     thread_id: str = Field(description="A thread whose run was cancelled, failed or ran out of a budget.")
 
@@ -151,8 +140,10 @@ def _arguments(assistant: Assistant, settings: Settings) -> type[BaseModel]:
             "top_k": (int | None, Field(None, ge=1, le=MOST, description="Passages to find.")),
             "confidence_threshold": (float | None, Field(None, ge=0, le=1, description=enough)),
         }
-    options = call_options(assistant, settings).model_fields
-    fields |= {name: (Optional[field.annotation], field) for name, field in options.items()}  # noqa: UP045
+    fields |= {
+        name: (Optional[field.annotation], field)  # noqa: UP045
+        for name, field in call_options(assistant, settings).model_fields.items()
+    }
     return create_model("Arguments", __base__=Arguments, **fields)
 
 

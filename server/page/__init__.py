@@ -2,5 +2,3 @@
 
 Runs started, watched, compared and forked in a browser; what it shows is drawn by `views`.
 """
-
-from __future__ import annotations

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...faces.views.console import doing
 from ...faces.views.documents import html_environment, macros, part
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["doing_now", "drawn"]
 
@@ -35,8 +33,12 @@ def doing_now(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     kind = item.get("kind")
     if kind == "start":
-        place = {"round": item.get("round"), "branch": item.get("branch")}
-        return {"text": doing(item), "writes": item.get("node") in WRITERS, **place}
+        return {
+            "text": doing(item),
+            "writes": item.get("node") in WRITERS,
+            "round": item.get("round"),
+            "branch": item.get("branch"),
+        }
     if kind == "step":
         return {"text": f"{item.get('step')}: {item.get('tool', '')}", "writes": False}
     return None

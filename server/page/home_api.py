@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from ...faces.sessions import every_row
 from ...faces.views.wording import STOP_WORDS
 from ...graphs.registry import known_options
+from ...nodes.runtime.killable import off_loop
 from ...state import RunRow
 from ...state.storage.index import PATH, BadRunError, RunIndex
 from ..api.guards import KnownCaller, KnownEngine
@@ -18,8 +19,8 @@ from ..api.wire import RequestBody, json_response
 from ..engine.assistants import Assistant
 from ..engine.call_options import call_options
 from ..engine.engine import Engine
-from ..engine.records import ThreadRecord
 from ..engine.runs import Caller, Submission
+from ..engine.thread_records import ThreadRecord
 from ..settings import Settings
 from .drawing import drawn
 
@@ -52,11 +53,12 @@ async def home(
 ) -> Response:
     """Draw the form that starts a run, above the caller's threads."""
     settings = engine.settings
-    offered = [preset for preset in engine.presets.known.values() if preset.served.listed]
     facts = {
         **await _threads(engine, caller, offset, q, assistant, stop),
         "presets": [
-            {"id": preset.id, "line": preset.served.line, "fields": _fields(preset, settings)} for preset in offered
+            {"id": preset.id, "line": preset.served.line, "fields": _fields(preset, settings)}
+            for preset in engine.presets.known.values()
+            if preset.served.listed
         ],
         "models": [settings.model, *(spec for spec in settings.models if spec != settings.model)],
         "most_characters": settings.max_task_characters,
@@ -72,23 +74,24 @@ async def threads(
     engine: KnownEngine, caller: KnownCaller, offset: Offset = 0, q: Words = "", assistant: Words = "", stop: Words = ""
 ) -> Response:
     """Draw a page of the caller's threads, those changed last first."""
-    facts = await _threads(engine, caller, offset, q, assistant, stop)
-    return json_response({"html": drawn("threads", facts)})
+    return json_response({"html": drawn("threads", await _threads(engine, caller, offset, q, assistant, stop))})
 
 
 @router.post("/start")
 async def start(engine: KnownEngine, caller: KnownCaller, body: Start) -> Response:
     """Start a run on a new thread of the caller's."""
-    submission = Submission(
-        assistant=body.assistant,
-        thread_id=str(uuid.uuid4()),
-        input={"task": body.task, **({"limits": body.limits} if body.limits else {})},
-        stream_modes=MODES,
-        model=body.model,
-        options=body.options,
-        if_not_exists="create",
+    run = await engine.submit(
+        caller,
+        Submission(
+            assistant=body.assistant,
+            thread_id=str(uuid.uuid4()),
+            input={"task": body.task, **({"limits": body.limits} if body.limits else {})},
+            stream_modes=MODES,
+            model=body.model,
+            options=body.options,
+            if_not_exists="create",
+        ),
     )
-    run = await engine.submit(caller, submission)
     return json_response({"thread_id": run.thread_id})
 
 
@@ -124,11 +127,12 @@ async def _threads(engine: Engine, caller: Caller, offset: int, q: str, assistan
         if q.strip() or stop:
             rows_by_id = _rows(index, records)
             records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
-        page = records[offset : offset + A_PAGE]
-        return len(records), [_row(record, index, paths.get(record.thread_id, ())) for record in page]
+        return len(records), [
+            _row(record, index, paths.get(record.thread_id, ())) for record in records[offset : offset + A_PAGE]
+        ]
 
     async with engine.owned.looking(caller):
-        total, rows = await asyncio.to_thread(looked)
+        total, rows = await off_loop(looked)
     return {
         "rows": rows,
         "total": total,
@@ -155,17 +159,11 @@ def _folded(every: Sequence[ThreadRecord]) -> tuple[list[ThreadRecord], dict[str
 
 def _rows(index: RunIndex, records: Sequence[ThreadRecord]) -> dict[str, RunRow]:
     """Return the rows of the threads by their ids; one that can't be read hides no other."""
-    by_id: dict[str, RunRow] = {}
     try:
-        before = None
-        while rows := index.list(limit=500, before=before):
-            by_id |= {row.thread_id: row for row in rows}
-            before = rows[-1].position
+        return {row.thread_id: row for row in every_row(index)}
     except BadRunError:
-        for record in records:
-            if (row := _kept(index, record.thread_id)[0]) is not None:
-                by_id[record.thread_id] = row
-    return by_id
+        rows = [_kept(index, record.thread_id)[0] for record in records]
+        return {row.thread_id: row for row in rows if row is not None}
 
 
 def _meant(record: ThreadRecord, row: RunRow | None, q: str, stop: str) -> bool:

@@ -5,7 +5,6 @@ What happens, drawn, and what is being written, word by word; taken up after a d
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from ...faces.views.documents import macros
 from ...faces.views.drafts import read_values
 from ...faces.views.rounds import curve_of, place_of, round_card, round_cards
+from ...nodes.runtime.killable import off_loop
 from ...state import Event, Thread, UnknownThreadError
 from ...state.events import ORDER
 from ...state.usage import NO_USAGE
@@ -42,23 +42,23 @@ async def _events(engine: Engine, run: Run, after: tuple[str, int] | None) -> As
     number, rounds = 0, None
     with run.watched():
         while True:
-            changed = run.change()
+            changed = run.changed
             words = ""
             while number < len(run.log):
                 event = run.log[number]
-                said = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
-                if said is not None:
+                item = event.data if event is not None and event.event == "custom" and is_event(event.data) else None
+                if item is not None:
                     rounds = rounds or LiveRounds(await _record(engine, run))
-                    rounds.take(said)
+                    rounds.take(item)
                 if number < run.first(after):  # sent before, to who takes the stream up here
                     pass
                 elif token := _token(event):
                     words += token
-                elif event is not None and (shown := _sent_as(event, rounds)):
+                elif event is not None and (sent := await off_loop(_sent_as, event, rounds)):
                     if words:
                         # By the number of the last event in it: who goes on after it misses no word.
                         yield event_bytes(run, number - 1, ServerEvent("token", {"text": words}))
-                    yield event_bytes(run, number, ServerEvent(*shown))
+                    yield event_bytes(run, number, ServerEvent(*sent))
                     words = ""
                 number += 1
             if words:
@@ -83,7 +83,7 @@ async def _record(engine: Engine, run: Run) -> list[Any]:
     """Return the record of the run's thread as it is kept now; empty where there is none that can be read."""
     try:
         thread = Thread(await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id)), run.thread_id)
-        return (await asyncio.to_thread(read_values, thread)).get("events") or []
+        return (await off_loop(read_values, thread)).get("events") or []
     except (NotThereError, UnknownThreadError, ValueError):
         return []
 

@@ -91,12 +91,11 @@ async def info() -> Response:
     """Return the versions, and which parts of LangGraph's platform are served."""
     from langgraph.version import __version__ as langgraph
 
-    flags = {"assistants": True, "crons": False, "langsmith": False}
     return json_response(
         {
             "version": version("redraft"),
             "langgraph_py_version": langgraph,
-            "flags": flags,
+            "flags": {"assistants": True, "crons": False, "langsmith": False},
             "host": {"kind": "self-hosted"},
         }
     )
@@ -117,16 +116,16 @@ def _sections(openapi: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     for path, methods in openapi["paths"].items():
         for method, described in methods.items():
             body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            taken = [
+            parameters = [
                 (parameter["name"], parameter["in"], parameter["schema"])
                 for parameter in described.get("parameters", ())
             ]
-            taken += [(name, "body", schema) for name, schema in _fields(body, schemas)]
+            parameters += [(name, "body", schema) for name, schema in _fields(body, schemas)]
             operation = {
                 "method": method.upper(),
                 "path": path,
                 "line": described.get("description") or described.get("summary", ""),
-                "takes": [(name, place, _kind(schema)) for name, place, schema in taken],
+                "takes": [(name, place, _kind(schema)) for name, place, schema in parameters],
                 "answers": {status: parameter["description"] for status, parameter in described["responses"].items()},
             }
             sections.setdefault(described.get("tags", ["others"])[0], []).append(operation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Container, Mapping
 from functools import partial
@@ -16,19 +15,20 @@ from ...faces.views.drafts import diff_facts, read_state, read_values
 from ...faces.views.rounds import curve_of, round_cards
 from ...faces.views.run_page import run_facts
 from ...faces.views.timeline import event_row, timeline_facts, tree_facts
-from ...state import Attempt, RunRow, Thread, UnknownThreadError, best_draft
+from ...nodes.runtime.killable import off_loop
+from ...state import RunRow, Thread, UnknownThreadError
 from ...state.dual import adrive
 from ...state.stopping import REFUSED_OUTSIDE
 from ...state.storage.index import BadRunError
-from ...state.summary import attempts, requirements, run_options
+from ...state.summary import attempts, requirements, summary_of
 from ...state.threads.history import family, grow_tree
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response, plain
 from ..engine.engine import Engine
-from ..engine.records import ThreadRecord
 from ..engine.requests import can_be_served
 from ..engine.runs import Caller, NotThereError, Run
 from ..engine.thread_graphs import Recorded
+from ..engine.thread_records import ThreadRecord
 from .drawing import drawn
 
 __all__ = ["router"]
@@ -45,7 +45,7 @@ async def diff(
     """Draw what differs between two drafts of a thread, and the critiques that led from one to the other."""
     thread, _ = await _read(engine, caller, thread_id)
     facts = await _read_or_404(partial(diff_facts, thread, before=before, after=after))
-    return json_response({"html": str(macros().diff(facts))})
+    return json_response({"html": str(await off_loop(macros().diff, facts))})
 
 
 @router.get("/threads/{thread_id:path}")
@@ -58,7 +58,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
     rows = await adrive(family(engine.saver.runs, thread_id))
     # Another caller may have threads in the same family.
     owned = {row.thread_id for row in rows if await engine.owned.find(caller, row.thread_id)}
-    facts = await asyncio.to_thread(read_thread, read, visible(rows, owned))
+    facts = await off_loop(read_thread, read, visible(rows, owned))
     last = runs[0] if runs else None
     if under_way and facts["rounds"]:
         facts["rounds"][-1]["open"] = True  # as it is for who has watched the run
@@ -70,7 +70,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "assistant": record.assistant,
         "status": record.status,
         "run": under_way[0].id if under_way else None,
-        "no_fork": _no_fork(facts, under_way=bool(under_way)),
+        "no_fork": "" if not under_way and facts["forkable"] else UNDER_WAY if facts["forkable"] else A_SEARCH,
         "refused": recorded.refused,
         "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
         "problem": _problem(last, facts["raised"]),
@@ -79,7 +79,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
     }
     return json_response(
         {
-            "html": drawn("thread", facts),
+            "html": await off_loop(drawn, "thread", facts),
             "title": facts["title"],
             "assistant": record.assistant,
             "drafts": [{name: draft[name] for name in ("round", "text", "feedback")} for draft in facts["drafts"]],
@@ -101,7 +101,8 @@ async def compare(
         read.append(thread)
     rounds = {side["name"]: side["chosen"]["round"] for side in sides}
     facts = await _read_or_404(partial(diff_facts, *read, **rounds))
-    return json_response({"html": drawn("compare", {"sides": sides, "diff": macros().diff(facts)})})
+    facts = {"sides": sides, "diff": await off_loop(macros().diff, facts)}
+    return json_response({"html": await off_loop(drawn, "compare", facts)})
 
 
 async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread, ThreadRecord]:
@@ -112,7 +113,7 @@ async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread,
 async def _read_or_404(read: Any) -> Any:
     """Call a reader in a worker thread, and raise NotThereError for what can't be read."""
     try:
-        return await asyncio.to_thread(read)
+        return await off_loop(read)
     except (UnknownThreadError, ValueError) as error:
         raise NotThereError(str(error)[:500]) from error
 
@@ -124,11 +125,9 @@ def _problem(last: Run | None, raised: str) -> str:
     return f"An error ended the last run: {raised}" if raised and not (last and not last.ended) else ""
 
 
-def _no_fork(facts: dict[str, Any], *, under_way: bool) -> str:
-    """Return why a thread can't be forked here; empty where it can."""
-    if not facts["forkable"]:
-        return "A search is not forked as a whole: open one of its paths, and fork that."
-    return "A run is under way; the thread can be forked when it has ended." if under_way else ""
+A_SEARCH = "A search is not forked as a whole: open one of its paths, and fork that."
+UNDER_WAY = "A run is under way; the thread can be forked when it has ended."
+"""Why a thread can't be forked here."""
 
 
 async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
@@ -145,12 +144,12 @@ async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
 async def _going_on(
     engine: Engine, thread: Thread, recorded: Recorded, facts: Mapping[str, Any], *, under_way: bool
 ) -> dict[str, Any]:
-    """Return what a person is asked on a thread, and whether a run of it can go on as it is."""
+    """Return the question that a thread puts to a person, and `can_go_on`: True where it can go on as it is."""
     rests = facts["begun"] and not under_way and not recorded.refused and can_be_served(thread.thread_id)
     question = await thread.aquestion() if rests else None
     if question is None:
         return {"question": None, "can_go_on": rests and facts["stop_reason"] in (None, "failed", *REFUSED_OUTSIDE)}
-    shown = {
+    asked_of_person = {
         "by": str(question.get("by", "human")),
         "round": question["round"],
         "score": question.get("score"),
@@ -159,7 +158,7 @@ async def _going_on(
         "said": [event_row({"kind": "critique", **critique}) for critique in question["critiques"]],
         "most_characters": engine.settings.max_task_characters,
     }
-    return {"question": shown, "can_go_on": False}
+    return {"question": asked_of_person, "can_go_on": False}
 
 
 TITLE = 120
@@ -237,7 +236,7 @@ def visible(rows: list[RunRow], owned: Container[str]) -> list[RunRow]:
 
 def _thread_facts(thread_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
     events = values.get("events") or []
-    best = best_draft(events, keep=run_options(events).get("keep", "best")) if events else None
+    best = summary_of(events).answer
     task = str(values.get("task") or "")
     title = shortened(one_line(task), TITLE)
     return {
@@ -249,18 +248,17 @@ def _thread_facts(thread_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
         "stop_reason": values.get("stop_reason"),
         "told": run_facts(values, events),
         "requirements": requirements(events),
-        "drafts": [_draft(draft, best) for draft in attempts(events)],
+        "drafts": [
+            {
+                "round": draft.round,
+                "text": draft.text,
+                "feedback": draft.feedback,
+                "score": draft.score,
+                "accepted": draft.accepted,
+                "best": best is not None and draft.round == best.round,
+                "said": [event_row(critique) for critique in draft.critiques],
+            }
+            for draft in attempts(events)
+        ],
         "compared": best.round if best else None,
-    }
-
-
-def _draft(draft: Attempt, best: Attempt | None) -> dict[str, Any]:
-    return {
-        "round": draft.round,
-        "text": draft.text,
-        "feedback": draft.feedback,
-        "score": draft.score,
-        "accepted": draft.accepted,
-        "best": best is not None and draft.round == best.round,
-        "said": [event_row(critique) for critique in draft.critiques],
     }

@@ -126,7 +126,7 @@ def _opened(
     try:
         from .postgres import open_postgres
     except ImportError as error:
-        raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
+        raise ImportError(f'PostgreSQL needs an extra: pip install ".[postgres]" in a checkout ({error})') from None
     return open_postgres(place, shown=without_secrets(place), **options)
 
 
@@ -228,8 +228,7 @@ def without_secrets(url: str) -> str:
 
 
 def _refusal(url: object) -> str:
-    shown = without_secrets(url) if isinstance(url, str) else url
     return (
-        f"{shown!r} names no checkpointer: "
+        f"{without_secrets(url) if isinstance(url, str) else url!r} names no checkpointer: "
         'give a SQLite file such as "runs.sqlite", "postgresql://user@host/database", or "memory"'
     )

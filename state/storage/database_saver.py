@@ -11,41 +11,39 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, get_checkpoint_metadata
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from ..checked_channels import placed
-from ..checked_values import DATA_ERRORS, BadCheckpointError, bad_checkpoint
-from ..dual import adrive, drive, in_db_executor
+from ..checked_values import DATA_ERRORS, BadCheckpointError, bad_checkpoint, naming
+from ..dual import Logic, adrive, do, drive, in_db_executor
+from ..events import AGENT_RECORD
 from ..langgraph_internals import RUNTIME
 from .encryption import split_filter
-from .foreign_runs import ForeignLease, ForeignRuns, is_of_run
+from .foreign_runs import ForeignLease, ForeignRuns
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
-from .index import RunIndex, row_from_checkpoint, stored_sizes, stored_values
+from .index import Query, RunIndex, row_from_checkpoint, stored_sizes, stored_values
 from .journal import RECORDS, Journal
-from .lease_keeper import LeaseKeeper
+from .lease_keeper import Lease, LeaseKeeper, control_of
 from .leases import LeaseDialect, Leases, LostLeaseError
-from .listed import ClockError, ListedPlace, histories, listed, read_checkpoint
-from .thread_rows import off_rows
-from .trust import name_key
+from .listed import ClockError, ListedPlace, histories, is_older, listed, read_checkpoint
+from .thread_rows import ThreadRows, off_rows
+from .trust import PlainSerializer, name_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-    )
-
-    from .index import Query
-    from .lease_keeper import Lease
-    from .thread_rows import ThreadRows
-    from .trust import PlainSerializer
 
     T = TypeVar("T")
 
@@ -99,8 +97,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self.writer = writer
         self.runs = RunIndex(self._query, self.vault, db_executor=self.db_executor)
         self.leases = LeaseKeeper(Leases(self))
-        self.journal = Journal(self)
         self._beside: DatabaseSaver | None = None
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The replies of finished calls."""
+        return Journal(self)
 
     @cached_property
     def foreign(self) -> ForeignRuns:
@@ -185,12 +187,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     def _place(self, config: RunnableConfig) -> Mapping[str, Any]:
         """Return the names of the checkpoint that is meant: the newest where none is named."""
-        given = config["configurable"]
-        if given.get("checkpoint_id"):
-            return given
-        where = {"thread_id": str(given["thread_id"]), "namespace": given.get("checkpoint_ns", "")}
-        found = self._query(SELECT_NEWEST, where)
-        return {**given, "checkpoint_id": found[0][0] if found else None}
+        place = config["configurable"]
+        if place.get("checkpoint_id"):
+            return place
+        where = {"thread_id": str(place["thread_id"]), "namespace": place.get("checkpoint_ns", "")}
+        rows = self._query(SELECT_NEWEST, where)
+        return {**place, "checkpoint_id": rows[0][0] if rows else None}
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint.
@@ -226,23 +228,23 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     _aread_tuple = in_db_executor(_read_tuple)
 
     def _has_no_run(self, config: RunnableConfig) -> bool:
-        """Return whether it is not known of which run a config is: nobody has said where that begins."""
+        """Return True if it is not known of which run a config is: nobody has said where that begins."""
         lease = self.leases.lease_of(config)
         return lease is None or isinstance(lease, ForeignLease)
 
     def _is_new(self, thread_id: str) -> bool:
-        """Return whether nothing is kept of a thread: this process saw that when it took the lease."""
+        """Return True if nothing is kept of a thread: this process saw that when it took the lease."""
         lease = self.leases.latest.get(thread_id)
         return lease is not None and lease.fresh and lease.is_sole()
 
-    def _noted(self, config: RunnableConfig, found: CheckpointTuple | None) -> CheckpointTuple | None:
+    def _noted(self, config: RunnableConfig, stored: CheckpointTuple | None) -> CheckpointTuple | None:
         """Note which checkpoint is the newest: ids that are made from now on are behind it."""
-        if found is not None:
-            read_checkpoint(found.checkpoint["id"])
+        if stored is not None:
+            read_checkpoint(stored.checkpoint["id"])
             place = config["configurable"]
             if RUNTIME in place and not place.get("checkpoint_id") and (lease := self.leases.lease_of(config)):
-                lease.newest.setdefault(str(place.get("checkpoint_ns") or ""), found.checkpoint["id"])
-        return found
+                lease.newest.setdefault(str(place.get("checkpoint_ns") or ""), stored.checkpoint["id"])
+        return stored
 
     @abstractmethod
     def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
@@ -260,10 +262,12 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         alone = not isinstance(config["configurable"], ListedPlace)
-        found = self._read_history(config, channels) if alone else histories(config, channels, self._read_history)
-        if self.seal is not None:
-            self._check_sealed(self.seal, config, found)
-        return found
+        history = self._read_history(config, channels) if alone else histories(config, channels, self._read_history)
+        # What led to a checkpoint is what was sealed; of several, to the newest.
+        if self.seal is not None and {"events", "task", AGENT_RECORD} & history.keys() and not is_older(config):
+            with naming(lambda: config["configurable"]):
+                self.seal.check_record(self._read_tuple(config), history, self._read_tuple)
+        return history
 
     aget_delta_channel_history = in_db_executor(BaseCheckpointSaver.get_delta_channel_history)
 
@@ -282,8 +286,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         """Return all that match, read before this returns: nothing is held while a caller looks at them."""
         clear, matches = (filter or None, None) if self.vault is None else split_filter(filter)
         # Where a part of the filter is applied here, the database can't count what matches.
-        found = self._read_list(config, filter=clear, before=before, limit=None if matches else limit)
-        return listed(found if matches is None else islice(builtins.filter(matches, found), limit))
+        checkpoints = self._read_list(config, filter=clear, before=before, limit=None if matches else limit)
+        return listed(checkpoints if matches is None else islice(builtins.filter(matches, checkpoints), limit))
 
     async def alist(
         self,
@@ -293,8 +297,8 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        for found in await _alist(self, config, filter=filter, before=before, limit=limit):
-            yield found
+        for checkpoint in await _alist(self, config, filter=filter, before=before, limit=limit):
+            yield checkpoint
 
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
         """Read a thread off its rows; return `None` in any doubt, or where they are encrypted or sealed."""
@@ -319,7 +323,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             BusyThreadError: Somebody runs the thread, and this is no write of a run (`update_state`, say).
             ClockError: The checkpoint would not be the newest of its thread.
         """
-        lease = self._lease_of(config) or self._begun(config, metadata)
+        lease = self._lease_of(config) or drive(self._begun(config, metadata))
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
         self._write(lease, thread_id, "checkpoint", steps)
         return self._saved(lease, config, checkpoint)
@@ -331,7 +335,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        lease = self._lease_of(config) or await self._abegun(config, metadata)
+        lease = self._lease_of(config) or await adrive(self._begun(config, metadata))
         options: dict[str, Any] = {"key": "checkpoint", "fence": _fence(lease), "loop": get_running_loop()}
         thread_id, steps = self._of_checkpoint(lease, config, checkpoint, metadata, new_versions)
         try:
@@ -347,11 +351,10 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save what a task wrote; raises as `put`. The checkpoint that follows it is waited for, where there is one."""
-        lease = self._lease_of(config) or self._begun(config, {})
+        lease = self._lease_of(config) or drive(self._begun(config, {}))
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
         if lease is not None and _goes_on(lease, config, writes):
-            fence = _fence(lease)
-            lease.ahead = self.writer.put(*steps, thread_id=thread_id, key=task, fence=fence, ahead=True)
+            lease.ahead = self.writer.put(*steps, thread_id=thread_id, key=task, fence=_fence(lease), ahead=True)
         else:
             self._write(lease, thread_id, task, steps)
         if isinstance(lease, ForeignLease):
@@ -360,7 +363,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        lease = self._lease_of(config) or await self._abegun(config, {})
+        lease = self._lease_of(config) or await adrive(self._begun(config, {}))
         followed = lease is not None and _goes_on(lease, config, writes)
         options: dict[str, Any] = {"fence": _fence(lease), "loop": get_running_loop()}
         thread_id, task, steps = self._of_writes(lease, config, writes, task_id, task_path)
@@ -398,17 +401,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
             lease.works(config)
         return lease
 
-    def _begun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
+    def _begun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Logic[Lease | None]:
         """Make the table of leases where it is not there, and take one for a graph that a node runs on another
         thread."""
         if not self.leases.leases.is_set_up:
-            self.leases.leases.set_up()
-        return drive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
-
-    async def _abegun(self, config: RunnableConfig, metadata: Mapping[str, Any]) -> Lease | None:
-        if not self.leases.leases.is_set_up:
-            await self.leases.leases.aset_up()
-        return await adrive(self.foreign.begin(config)) if is_of_run(config, metadata) else None
+            yield do(self.leases.leases, "set_up")
+        # Other checkpoints are made by `update_state`.
+        if metadata.get("source") in ("input", "loop") and control_of(config["configurable"]) is not None:
+            return (yield from self.foreign.begin(config))
+        return None
 
     def _saved(self, lease: Lease | None, config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
         """Return the config of a checkpoint that is saved."""
@@ -431,7 +432,7 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
     adelete_thread = in_db_executor(BaseCheckpointSaver.delete_thread)
 
     def _stored(self, thread_id: str) -> StoredThread:
-        found = own_snapshots([*self.list({"configurable": {"thread_id": thread_id}})][::-1])
+        checkpoints = own_snapshots([*self.list({"configurable": {"thread_id": thread_id}})][::-1])
         table, value = self.writes_table
         statement = (
             f"SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, {value} FROM {table} "  # noqa: S608
@@ -443,16 +444,16 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         ):
             write = StoredWrite(task, path, index, channel, self.serde.loads_typed((kind, data)))
             writes.setdefault((str(namespace), str(checkpoint_id)), []).append(write)
-        return StoredThread(thread_id, found, writes)
+        return StoredThread(thread_id, checkpoints, writes)
 
     def _keep(self, thread: StoredThread) -> None:
         steps: list[Rows] = []
         row = None
         for one in thread.checkpoints:
-            config, known = place_of(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
-            sealed = self._sealed(config, one.checkpoint, known)
+            config, own_metadata = place_of(one, thread.thread_id), get_checkpoint_metadata({}, one.metadata)
+            sealed = self._sealed(config, one.checkpoint, own_metadata)
             steps += self._checkpoint_steps(config, one.checkpoint, sealed, held_versions(one))
-            if (newer := row_from_checkpoint(config, one.checkpoint, known)) is not None:
+            if (newer := row_from_checkpoint(config, one.checkpoint, own_metadata)) is not None:
                 row = newer if row is None else newer.after(row)
         for (namespace, checkpoint_id), writes in thread.writes.items():
             place = thread.thread_id, namespace, checkpoint_id
@@ -497,14 +498,14 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
         newest = lease and lease.newest.get(config["configurable"]["checkpoint_ns"])
         if newest and checkpoint["id"] < newest:
             raise ClockError(checkpoint["id"], newest)
-        known: Any = get_checkpoint_metadata(config, metadata)
-        about = known if self.seal is None else self._sealed(config, checkpoint, known)
+        own_metadata: Any = get_checkpoint_metadata(config, metadata)
+        sealed = own_metadata if self.seal is None else self._sealed(config, checkpoint, own_metadata)
         try:
-            steps = self._checkpoint_steps(config, checkpoint, about, versions)
+            steps = self._checkpoint_steps(config, checkpoint, sealed, versions)
         except (ValueError, TypeError) as error:
             name_key(self.serde, checkpoint["channel_values"], error)
             raise
-        if (row := row_from_checkpoint(config, checkpoint, known)) is not None:
+        if (row := row_from_checkpoint(config, checkpoint, own_metadata)) is not None:
             steps.append(Rows(self.inserts["runs"], [stored_values(row, self.vault)]))
         return str(config["configurable"]["thread_id"]), steps
 
@@ -548,7 +549,7 @@ def _fence(lease: Lease | None) -> int:
 
 
 def _goes_on(lease: Lease, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether a checkpoint of the run follows what one of its tasks wrote."""
+    """Return True if a checkpoint of the run follows what one of its tasks wrote."""
     checkpoint_id = config["configurable"]["checkpoint_id"]
     if any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
         lease.pausing_at = checkpoint_id

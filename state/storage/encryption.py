@@ -77,10 +77,10 @@ def key_bytes(key: str | bytes, what: str = "an encryption key") -> bytes:
         return key
     if isinstance(key, str) and HEX_KEY.fullmatch(key.strip()):
         return bytes.fromhex(key.strip())
-    shown = f"{len(key)} {'bytes' if isinstance(key, bytes) else 'characters'}" if isinstance(key, (str, bytes)) else ""
+    size = f"{len(key)} {'bytes' if isinstance(key, bytes) else 'characters'}" if isinstance(key, (str, bytes)) else ""
     raise EncryptionKeyError(
         f"{what} is 64 hexadecimal digits, as `openssl rand -hex 32` prints them, not "
-        f"{shown or type(key).__name__}{' that are something else' if shown.startswith('64 ') else ''}"
+        f"{size or type(key).__name__}{' that are something else' if size.startswith('64 ') else ''}"
     )
 
 
@@ -102,7 +102,9 @@ class Vault:
         try:
             self._cipher: Any = EncryptedSerializer.from_pycryptodome_aes(key=key).cipher
         except ImportError as error:
-            raise ImportError(f'encryption needs an extra: pip install "redraft[encryption]" ({error})') from None
+            raise ImportError(
+                f'encryption needs an extra: pip install ".[encryption]" in a checkout ({error})'
+            ) from None
 
     def seal(self, kind: str, data: bytes) -> tuple[str, bytes]:
         """Return a serialised value and its tag as they are stored."""
@@ -143,9 +145,9 @@ class Vault:
 
     def hide_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return metadata as they are stored: all but places and numbers encrypted."""
-        kept = {name: value for name, value in metadata.items() if name in CLEAR}
+        clear = {name: value for name, value in metadata.items() if name in CLEAR}
         rest = {name: value for name, value in metadata.items() if name not in CLEAR}
-        return {**kept, HIDDEN: self.hide(json.dumps(rest))}
+        return {**clear, HIDDEN: self.hide(json.dumps(rest))}
 
     def reveal_metadata(self, metadata: Mapping[str, Any]) -> Any:
         """Decrypt what `hide_metadata` encrypted; raises ValueError as `reveal`."""
@@ -175,8 +177,8 @@ def split_filter(
     rest = {name: value for name, value in wanted.items() if name not in CLEAR}
 
     def matches(found: CheckpointTuple) -> bool:
-        known: Mapping[str, Any] = {**found.metadata}
-        return all(name in known and known[name] == value for name, value in rest.items())
+        metadata: Mapping[str, Any] = {**found.metadata}
+        return all(name in metadata and metadata[name] == value for name, value in rest.items())
 
     return clear or None, matches
 
@@ -210,14 +212,14 @@ def check_key(query: Query, vault: Vault | None, shown: str, *, begun: bool = Tr
         if vault is not None:
             raise EncryptionKeyError(in_clear)
         return
-    found = query(SELECT_PROOF, {})
-    if not found:
+    proofs = query(SELECT_PROOF, {})
+    if not proofs:
         if query(BEGUN, {}) and vault is not None:
             raise EncryptionKeyError(in_clear)
         # Of two processes at once the first one's row stays, so it is read back.
         query(INSERT_PROOF, {"proof": PROOF if vault is None else vault.hide(PROOF)})
-        found = query(SELECT_PROOF, {})
-    proof = found[0][0]
+        proofs = query(SELECT_PROOF, {})
+    proof = proofs[0][0]
     if vault is None:
         if proof != PROOF:
             raise EncryptionKeyError(

@@ -19,21 +19,17 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from ..langgraph_internals import AHEAD, RUNTIME, TASK_ID
-from .lease_keeper import Lease, control_of, driver
+from .lease_keeper import Lease, LeaseKeeper, control_of, driver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import Checkpoint
 
     from ..dual import Logic
-    from .lease_keeper import LeaseKeeper
 
-__all__ = ["ForeignLease", "ForeignRuns", "is_of_run"]
-
-RUNS = ("input", "loop")
-"""Sources of the checkpoints that a run makes."""
+__all__ = ["ForeignLease", "ForeignRuns"]
 
 
 @dataclass(eq=False)
@@ -67,11 +63,6 @@ class ForeignLease(Lease):
             self.worker = threading.current_thread() if asyncio._get_running_loop() is None else None
 
 
-def is_of_run(config: RunnableConfig, metadata: Mapping[str, Any]) -> bool:
-    """Return whether a checkpoint is a run's; others are made by `update_state`."""
-    return metadata.get("source") in RUNS and control_of(config["configurable"]) is not None
-
-
 class ForeignRuns:
     """The runs of graphs that say neither where they begin nor where they end.
 
@@ -83,7 +74,7 @@ class ForeignRuns:
         self._leases = leases
 
     def begins(self, config: RunnableConfig) -> bool:
-        """Return whether a read looks like that of a run which begins, and which holds no lease yet."""
+        """Return True if a read looks like that of a run which begins, and which holds no lease yet."""
         place = config["configurable"]
         if control_of(place) is None or TASK_ID in place or place.get("thread_id") is None:
             return False

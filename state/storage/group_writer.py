@@ -11,15 +11,13 @@ import sqlite3
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .leases import LostLeaseError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 
 __all__ = [
     "UNHELD",
@@ -206,22 +204,22 @@ class SqliteCommitter(Committer):
                     self._insert(waiting)
                     put.rows = self._conn.execute(step.sql, step.parameters).fetchall()
                     continue
-                found = waiting.get(step.insert.table)
-                if found is not None and found.insert is not step.insert:  # what was put first comes first
+                group = waiting.get(step.insert.table)
+                if group is not None and group.insert is not step.insert:  # what was put first comes first
                     self._insert(waiting)
-                    found = None
-                if found is None:
-                    found = waiting[step.insert.table] = Rows(step.insert, [])
-                found.values.extend(step.values)
+                    group = None
+                if group is None:
+                    group = waiting[step.insert.table] = Rows(step.insert, [])
+                group.values.extend(step.values)
         self._insert(waiting)
 
     def _insert(self, waiting: dict[str, Rows]) -> None:
-        for found in waiting.values():
-            rows, start = found.values, 0
+        for group in waiting.values():
+            rows, start = group.values, 0
             while left := len(rows) - start:
                 size = min(1 << (left.bit_length() - 1), MOST_ROWS)  # few sizes: each statement is compiled once
                 self._conn.execute(
-                    found.insert.sql(size), [value for row in rows[start : start + size] for value in row]
+                    group.insert.sql(size), [value for row in rows[start : start + size] for value in row]
                 )
                 start += size
         waiting.clear()
@@ -373,26 +371,25 @@ def _write_until_closed(queue: SimpleQueue[list[Put] | None], committer: Committ
     while not ended:
         puts: list[Put] = []
         try:
-            found = queue.get(timeout=committer.idle_s)
+            batch = queue.get(timeout=committer.idle_s)
         except Empty:
             committer.rest()
             continue
-        while found is not None:
-            puts += found
+        while batch is not None:
+            puts += batch
             if len(puts) >= committer.largest_group:
                 break
             try:
-                only_ahead = all(put.ahead for put in puts)
-                found = queue.get(timeout=AHEAD_S) if only_ahead else queue.get_nowait()
+                batch = queue.get(timeout=AHEAD_S) if all(put.ahead for put in puts) else queue.get_nowait()
             except Empty:
                 break
-        ended = found is None
+        ended = batch is None
         for group in _groups(_joined(puts, failed), committer.largest_group):
             results = committed(committer, group)
             failed |= {(put.thread_id, put.fence): error for put, error in results if put.ahead and error is not None}
             _wake(results)
             del group, results  # what was written need not stay in memory while this waits
-        puts, found = [], None
+        puts, batch = [], None
     committer.close()
 
 

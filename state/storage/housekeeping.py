@@ -17,11 +17,10 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from ..checked_values import bare, naming
 from ..dual import in_db_executor
-from ..events import AGENT_RECORD, broken_links
+from ..events import broken_links
 from ..langgraph_internals import DeltaSnapshot
 from .journal import KeptReply
-from .listed import is_older
-from .seal import record_in
+from .seal import Seal, record_in
 from .trust import LARGEST_VALUE, OWN_ANCESTOR, PlainSerializer, checked, own_ancestor
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from .seal import Seal
 
 __all__ = [
     "FORMAT",
@@ -85,7 +83,6 @@ class Housekeeping(ABC):
         db_executor: Any
         list: Any
         delete_thread: Any
-        _read_tuple: Any
 
     seal: Seal | None = None
     """Seals checkpoints; `None` where none is sealed."""
@@ -119,9 +116,9 @@ class Housekeeping(ABC):
             ValueError: There is a thread of the new name already; or checkpoints are sealed, and its record is not
                 whole.
         """
-        found = self._whole(source_thread_id)
-        if found.checkpoints:
-            self._keep_new(found, target_thread_id)
+        thread = self._whole(source_thread_id)
+        if thread.checkpoints:
+            self._keep_new(thread, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads (`"delete"`), or all but the newest checkpoint of each namespace (`"keep_latest"`).
@@ -160,13 +157,13 @@ class Housekeeping(ABC):
         Raises:
             NotImplementedError: Later checkpoints of such a thread build on them. Nothing was deleted.
         """
-        made: dict[str, set[Place]] = {}
+        places_of: dict[str, set[Place]] = {}
         for run_id in run_ids:
             for one in self.list(None, filter={"run_id": str(run_id)}):
-                made.setdefault(one.config["configurable"]["thread_id"], set()).add(_place(one))
+                places_of.setdefault(one.config["configurable"]["thread_id"], set()).add(_place(one))
         whole: dict[str, list[Place]] = {}
         partly: dict[str, list[Place]] = {}
-        for thread_id, places in made.items():
+        for thread_id, places in places_of.items():
             thread = self._stored(thread_id)
             left = [one for one in thread.checkpoints if _place(one) not in places]
             if left and any(map(_is_difference, thread.checkpoints)):
@@ -188,10 +185,10 @@ class Housekeeping(ABC):
             LookupError: There is no such thread.
             ValueError: Checkpoints are sealed, and its record is not whole.
         """
-        found = self._whole(thread_id)
-        if not found.checkpoints:
+        thread = self._whole(thread_id)
+        if not thread.checkpoints:
             raise LookupError(f"there is no thread {thread_id!r} here")
-        return list(thread_lines(found))
+        return list(thread_lines(thread))
 
     def import_thread(self, lines: Iterable[str], thread_id: str | None = None) -> str:
         """Write a thread that `export_thread` returned, and return its id.
@@ -204,18 +201,12 @@ class Housekeeping(ABC):
             ValueError: A line can't be read, the record was changed since it was made, or there is a thread of that id.
                 Nothing of the file is kept.
         """
-        found = read_thread_file(lines, getattr(self, "serde", None))
-        _check_record(found)
+        thread = read_thread_file(lines, getattr(self, "serde", None))
+        _check_record(thread)
         try:
-            return self._keep_new(found, thread_id or found.thread_id)
+            return self._keep_new(thread, thread_id or thread.thread_id)
         except self.data_error as error:
             raise ValueError(f"the database can't hold a value of it: {error}") from None
-
-    def _check_sealed(self, seal: Seal, config: Any, read: Mapping[str, Any]) -> None:
-        """Raise BadCheckpointError unless what led to a checkpoint is what was sealed; of several, to the newest."""
-        if {"events", "task", AGENT_RECORD} & read.keys() and not is_older(config):
-            with naming(lambda: config["configurable"]):
-                seal.check_record(self._read_tuple(config), read, self._read_tuple)
 
     def seal_thread(self, thread_id: str) -> None:
         """Seal a thread of before there was a key, or one that somebody went on with who has none, as it stands.
@@ -227,11 +218,11 @@ class Housekeeping(ABC):
         if self.seal is None:
             raise ValueError("there is no key to seal with: open_checkpointer(…, seal_key=…)")
         with self.seal.unsealed_taken():
-            found = self._stored(thread_id)
-        if not found.checkpoints:
+            thread = self._stored(thread_id)
+        if not thread.checkpoints:
             raise LookupError(f"there is no thread {thread_id!r} here")
-        _check_record(found)
-        self._keep(found)
+        _check_record(thread)
+        self._keep(thread)
 
     def _sealed(self, config: Any, checkpoint: Any, metadata: Any) -> Any:
         """Return the metadata that a checkpoint is stored with."""
@@ -247,15 +238,15 @@ class Housekeeping(ABC):
 
     def _whole(self, thread_id: str) -> StoredThread:
         """Return a thread with its journal."""
-        found = self._stored(thread_id)
+        thread = self._stored(thread_id)
         if self.seal is not None:  # each checkpoint by itself is as it was sealed
-            _check_record(found)
-        return replace(found, replies=self.journal.every(thread_id))
+            _check_record(thread)
+        return replace(thread, replies=self.journal.every(thread_id))
 
-    def _keep_new(self, found: StoredThread, thread_id: str) -> str:
+    def _keep_new(self, thread: StoredThread, thread_id: str) -> str:
         if next(iter(self.list({"configurable": {"thread_id": thread_id}}, limit=1)), None) is not None:
             raise ValueError(f"there is a thread {thread_id!r} already; give another id")
-        self._keep(replace(found, thread_id=thread_id))
+        self._keep(replace(thread, thread_id=thread_id))
         return thread_id
 
 
@@ -264,8 +255,8 @@ def thread_lines(thread: StoredThread) -> Iterator[str]:
     newest = next((one for one in reversed(thread.checkpoints) if not _place(one)[0]), thread.checkpoints[-1])
     values = newest.checkpoint["channel_values"]
     # In the checkpoint that it was written at.
-    given = [one.checkpoint["channel_values"] for one in thread.checkpoints if not _place(one)[0]]
-    task = next((bare(one["task"]) for one in reversed(given) if "task" in one), None)
+    own_values = [one.checkpoint["channel_values"] for one in thread.checkpoints if not _place(one)[0]]
+    task = next((bare(one["task"]) for one in reversed(own_values) if "task" in one), None)
     yield _json(
         {
             "redraft_thread": FORMAT,
@@ -292,8 +283,8 @@ def thread_lines(thread: StoredThread) -> Iterator[str]:
                 ],
             }
         )
-    for call, kept in thread.replies.items():
-        yield _json({"call": call, "reply": kept.reply, "seconds": kept.seconds})
+    for call, row in thread.replies.items():
+        yield _json({"call": call, "reply": row.reply, "seconds": row.seconds})
 
 
 def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
@@ -338,8 +329,7 @@ def read_thread_file(lines: Iterable[str], serde: Any = None) -> StoredThread:
     if not any(namespace == "" for namespace, _ in writes):
         # Nobody could list, show or delete them, and the next run of that id would take them for its own.
         raise ValueError("it holds no checkpoint of the thread itself, and replies alone are no thread")
-    parents = {_place(one): _parent(one) for one in checkpoints}
-    if own_ancestor(parents) is not None:
+    if own_ancestor({_place(one): _parent(one) for one in checkpoints}) is not None:
         raise ValueError(OWN_ANCESTOR)
     return StoredThread(head["thread_id"], checkpoints, writes, replies)
 
@@ -398,15 +388,15 @@ def _head(line: Any) -> dict[str, Any]:
 
 def _checkpoint(line: dict[str, Any], thread_id: str, plain: PlainSerializer) -> CheckpointTuple:
     namespace, checkpoint_id, parent = _text(line["checkpoint_ns"]), _text(line["checkpoint_id"]), line["parent_id"]
-    known = {"thread_id": thread_id, "checkpoint_ns": namespace}
-    found = CheckpointTuple(
-        {"configurable": {**known, "checkpoint_id": checkpoint_id}},
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    checkpoint = CheckpointTuple(
+        {"configurable": {**place, "checkpoint_id": checkpoint_id}},
         _unpacked(plain, line["checkpoint"]),
         dict(line["metadata"]),  # type: ignore[arg-type]  # `checked` looks at it
-        None if parent is None else {"configurable": {**known, "checkpoint_id": _text(parent)}},
+        None if parent is None else {"configurable": {**place, "checkpoint_id": _text(parent)}},
     )
-    with naming(lambda: found.config["configurable"]):
-        return checked(found, None)
+    with naming(lambda: checkpoint.config["configurable"]):
+        return checked(checkpoint, None)
 
 
 def _text(value: Any) -> str:
@@ -440,11 +430,11 @@ def _parent(one: CheckpointTuple) -> Place | None:
     return (_place(one)[0], str(parent["configurable"]["checkpoint_id"])) if parent else None
 
 
-def own_snapshots(found: Sequence[CheckpointTuple]) -> list[CheckpointTuple]:
+def own_snapshots(checkpoints: Sequence[CheckpointTuple]) -> list[CheckpointTuple]:
     """Return checkpoints without the snapshots that some savers repeat in each until there is another."""
-    versions = {_place(one): one.checkpoint["channel_versions"] for one in found}
-    kept = []
-    for one in found:
+    versions = {_place(one): one.checkpoint["channel_versions"] for one in checkpoints}
+    trimmed = []
+    for one in checkpoints:
         parent = _parent(one)
         same = (versions.get(parent, {}) if parent else {}).items() & one.checkpoint["channel_versions"].items()
         repeated = {name for name, _ in same}
@@ -453,8 +443,8 @@ def own_snapshots(found: Sequence[CheckpointTuple]) -> list[CheckpointTuple]:
             for name, value in one.checkpoint["channel_values"].items()
             if not (isinstance(value, DeltaSnapshot) and name in repeated)
         }
-        kept.append(one._replace(checkpoint={**one.checkpoint, "channel_values": values}))
-    return kept
+        trimmed.append(one._replace(checkpoint={**one.checkpoint, "channel_values": values}))
+    return trimmed
 
 
 def held_versions(one: CheckpointTuple) -> dict[str, Any]:
@@ -466,13 +456,12 @@ def held_versions(one: CheckpointTuple) -> dict[str, Any]:
 def place_of(one: CheckpointTuple, thread_id: str) -> RunnableConfig:
     """Return the config that a checkpoint is put with: its parent stands where its own id comes."""
     parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
-    namespace = one.config["configurable"].get("checkpoint_ns", "")
-    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    place = {"thread_id": thread_id, "checkpoint_ns": one.config["configurable"].get("checkpoint_ns", "")}
     return {"configurable": place if parent is None else {**place, "checkpoint_id": parent}}
 
 
 def _is_difference(one: CheckpointTuple) -> bool:
-    """Return whether the checkpoint holds some channels as what was added since an earlier one."""
+    """Return True if the checkpoint holds some channels as what was added since an earlier one."""
     return "counters_since_delta_snapshot" in one.metadata
 
 

@@ -89,8 +89,8 @@ class RunRow:
 
     def after(self, previous: RunRow) -> RunRow:
         """Return this row, with what the thread's earlier row knows and a later checkpoint need not repeat."""
-        kept = {name: getattr(previous, name) for name in KEPT if getattr(self, name) in (None, "")}
-        return dataclasses.replace(self, created_at=previous.created_at, **kept)
+        earlier = {name: getattr(previous, name) for name in KEPT if getattr(self, name) in (None, "")}
+        return dataclasses.replace(self, created_at=previous.created_at, **earlier)
 
 
 KEPT = ("preset", "task", "parent_thread_id", "parent_checkpoint_id", "fork_at", "recipe")
@@ -104,10 +104,10 @@ def with_paths(index: RunIndex, thread_id: str) -> list[str]:
 
     Forks of a path that were made by hand have names of their own, and are not among them.
     """
-    found = [thread_id]
-    for one in found:
-        found += [name for name in index.child_ids(one) if PATH.match(name.removeprefix(thread_id))]
-    return found
+    thread_ids = [thread_id]
+    for one in thread_ids:
+        thread_ids += [name for name in index.child_ids(one) if PATH.match(name.removeprefix(thread_id))]
+    return thread_ids
 
 
 PATH = re.compile(r"(?:/[^/]+)*/b\d+\.\d+(?:-\d+)?\Z")
@@ -115,7 +115,7 @@ LAST_CHARACTER = "\U0010ffff"
 
 
 def row_from_checkpoint(
-    config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, object], *, previous: RunRow | None = None
+    config: RunnableConfig, checkpoint: Checkpoint, metadata: Mapping[str, object]
 ) -> RunRow | None:
     """Return the row that a checkpoint gives its thread; `None` for a subgraph's, which is part of another run.
 
@@ -126,7 +126,6 @@ def row_from_checkpoint(
         config: What the graph hands to `put`.
         checkpoint: Its `channel_values` hold our state.
         metadata: Those of both, as LangGraph's `get_checkpoint_metadata` puts them together.
-        previous: The thread's row so far: `created_at`, and what only the first call's metadata held, are kept from it.
     """
     if config["configurable"].get("checkpoint_ns"):
         return None
@@ -140,8 +139,8 @@ def row_from_checkpoint(
         values = agent
     task, usage = values.get("task"), values.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    updated_at = _utc(checkpoint["ts"])
-    row = RunRow(
+    updated_at, fork_at = _utc(checkpoint["ts"]), metadata.get("redraft_fork_at")
+    return RunRow(
         thread_id=str(config["configurable"]["thread_id"]),
         preset=_text(metadata.get("redraft_preset")),
         # Of a snapshot, its value; LangGraph's class is not imported here, since this lists threads without it.
@@ -156,10 +155,9 @@ def row_from_checkpoint(
         updated_at=updated_at,
         parent_thread_id=_text(metadata.get("redraft_parent_thread")),
         parent_checkpoint_id=_text(metadata.get("redraft_parent_checkpoint")),
-        fork_at=_round_or_id(metadata.get("redraft_fork_at")),
+        fork_at=_text(fork_at) if _integer(fork_at) is None else _integer(fork_at),
         recipe=_text(metadata.get("redraft_recipe")),
     )
-    return row if previous is None else row.after(previous)
 
 
 def _text(value: object) -> str | None:
@@ -178,11 +176,6 @@ def _integer(value: object) -> int | None:
 def _number(value: object) -> float | None:
     number = value if isinstance(value, float) else _integer(value)
     return float(number) if number is not None and math.isfinite(number) else None
-
-
-def _round_or_id(value: object) -> int | str | None:
-    number = _integer(value)
-    return number if number is not None else _text(value)
 
 
 def _utc(timestamp: str) -> str:
@@ -339,20 +332,20 @@ class RunIndex:
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit!r}")
-        given = {
+        conditions = {
             "before": before,
             "preset": preset,
             "stop_reason": stop_reason if stop_reason != "running" else None,
             "running": stop_reason == "running" or None,
             "parent": parent,
         }
-        wanted = " AND ".join(FILTERS[name] for name, value in given.items() if value is not None)
+        wanted = " AND ".join(FILTERS[name] for name, value in conditions.items() if value is not None)
         statement = (
             f"{SELECT_RUNS} {'WHERE ' if wanted else ''}{wanted} "
             "ORDER BY created_at DESC, thread_id DESC LIMIT %(limit)s"
         )
         created_at, thread_id = before or ("", "")
-        return self._rows(statement, {**given, "created_at": created_at, "thread_id": thread_id, "limit": limit})
+        return self._rows(statement, {**conditions, "created_at": created_at, "thread_id": thread_id, "limit": limit})
 
     def _rows(self, statement: str, values: Mapping[str, Any]) -> Runs:
         rows = []
@@ -361,8 +354,8 @@ class RunIndex:
                 rows.append(_row(columns, self._vault))
             except BadRunError as error:
                 place = zip(COLUMNS, columns, strict=True)
-                known: dict[str, Any] = {name: str(value) for name, value in place if name in PLACE}
-                rows.append(RunRow(**known, task=f"(unreadable: {error})"))
+                place_values: dict[str, Any] = {name: str(value) for name, value in place if name in PLACE}
+                rows.append(RunRow(**place_values, task=f"(unreadable: {error})"))
         return rows
 
     alist = in_db_executor(list)  # noqa: A003  (the method above)
@@ -371,21 +364,21 @@ class RunIndex:
 
 
 def stored_sizes(query: Query, lengths: Mapping[str, str], thread_ids: Sequence[str]) -> dict[str, int]:
-    """Return how many bytes are kept of each thread.
+    """Return the bytes that are kept of each thread.
 
     Args:
         query: Runs one statement.
         lengths: How many bytes a row of each table holds.
         thread_ids: The threads.
     """
-    found = dict.fromkeys(thread_ids, 0)
-    values = {f"id{number}": thread_id for number, thread_id in enumerate(found)}
+    sizes = dict.fromkeys(thread_ids, 0)
+    values = {f"id{number}": thread_id for number, thread_id in enumerate(sizes)}
     places = ", ".join(f"%({name})s" for name in values)
     for table, length in lengths.items() if values else ():
         statement = f"SELECT thread_id, SUM({length}) FROM {table} WHERE thread_id IN ({places}) GROUP BY thread_id"  # noqa: S608
         for thread_id, length_of in query(statement, values):
-            found[thread_id] += int(length_of or 0)
-    return found
+            sizes[thread_id] += int(length_of or 0)
+    return sizes
 
 
 def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:

@@ -140,12 +140,12 @@ class Journal:
     def rows(self, thread_id: str, replies: Mapping[str, KeptReply]) -> Rows:
         """Return the rows that keep these replies, by their calls; the thread's run knows from now on that they are."""
         rows: list[Sequence[Any]] = []
-        for call, kept in replies.items():
-            rows.append((thread_id, call, self._hidden(kept.reply), kept.seconds))
+        for call, reply in replies.items():
+            rows.append((thread_id, call, self._hidden(reply.reply), reply.seconds))
             if lease := self._saver.leases.latest.get(thread_id):
                 lease.calls.add(call)
-                if kept.said:
-                    lease.said[kept.said] = call, kept
+                if reply.said:
+                    lease.said[reply.said] = call, reply
                     if len(lease.said) > MOST_WAITING:
                         lease.said.pop(next(iter(lease.said)), None)
         return Rows(self._saver.inserts["replies"], rows)
@@ -179,8 +179,8 @@ class Journal:
     def _whole(self, thread_id: str, reply: str) -> str:
         """Return a reply with the text that stands in the record; raises ValueError where it does not."""
         try:
-            told = json.loads(reply)
-            (namespace, checkpoint_id, digest), (message,) = told["at"], map(dict, told["reply"])
+            fields = json.loads(reply)
+            (namespace, checkpoint_id, digest), (message,) = fields["at"], map(dict, fields["reply"])
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"it refers to no place: {error}") from None
         for event in _events(self._saver._written(thread_id, str(namespace), str(checkpoint_id))):
@@ -193,7 +193,7 @@ class Journal:
         if lease := self._saver.leases.latest.get(thread_id):
             # They are not to come back with what the node writes of its failure.
             waiting = [] if calls is None else [*lease.said.items()]
-            lease.said = {said: one for said, one in waiting if one[0] not in (calls or ())}
+            lease.said = {text: one for text, one in waiting if one[0] not in (calls or ())}
         if calls is None:
             self._saver._query(DELETE_JOURNAL, {"thread_id": thread_id})
             return

@@ -19,21 +19,18 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from langgraph.runtime import Runtime
+from langgraph.runtime import RunControl, Runtime
 
-from ..dual import Do
+from ..dual import Do, Logic
 from ..langgraph_internals import RUNTIME
-from .leases import BEAT_S, LEASE_S, BusyThreadError, Runner, alive, this_process
+from .leases import BEAT_S, LEASE_S, BusyThreadError, Leases, Runner, alive, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.runtime import RunControl
 
-    from ..dual import Logic
-    from .leases import Leases
 
 __all__ = ["LOOK_S", "REQUESTED", "TAKEN_OVER", "Lease", "LeaseKeeper", "control_of", "driver", "works"]
 
@@ -87,19 +84,19 @@ class Lease:
     """What its last task wrote, on its way into the database."""
 
     def lacks(self, call: str) -> bool:
-        """Return whether the journal can't hold a call: it did not when it was read, and nobody else writes it."""
+        """Return True if the journal can't hold a call: it did not when it was read, and nobody else writes it."""
         return self.calls_read and call not in self.calls and self.is_sole()
 
     def is_sole(self) -> bool:
-        """Return whether nobody else can have written to the thread since the lease was taken."""
+        """Return True if nobody else can have written to the thread since the lease was taken."""
         return self.sole and not self.lost and CLOCK() < self.sure_until
 
     def gone(self) -> bool:
-        """Return whether the run can write nothing any more."""
+        """Return True if the run can write nothing any more."""
         return self.over
 
     def ended(self) -> bool:
-        """Return whether the run has ended."""
+        """Return True if the run has ended."""
         return self.over
 
 
@@ -335,7 +332,7 @@ class LeaseKeeper:
 
 
 def works(runner: Runner) -> bool | None:
-    """Return whether the run of a lease that has not expired is still under way; `None` where that can't be known."""
+    """Return True if the run of a lease that has not expired is still under way; `None` where that can't be known."""
     if runner.process != this_process():
         return alive(runner.process)
     lease = _LIVE.get(runner.token)

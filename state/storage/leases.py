@@ -132,7 +132,7 @@ class Leases:
         )
 
     def get(self, thread_id: str) -> Runner | None:
-        """Return who runs the thread."""
+        """Return the runner of the thread; `None` where nobody runs it."""
         statement = (
             "SELECT token, process, asked, fence FROM redraft_leases "  # noqa: S608
             f"WHERE thread_id = %(thread_id)s AND {self._dialect.holds}"
@@ -224,7 +224,7 @@ class LeaseDialect:
 
 
 def alive(process: str) -> bool | None:
-    """Return whether a process still runs; `None` where that can't be known: on another machine, or on Windows."""
+    """Return True if a process still runs; `None` where that can't be known: on another machine, or on Windows."""
     if (parts := _PROCESS.fullmatch(str(process))) is None:  # whoever wrote it, redraft did not
         return None
     host, number, rest = parts.groups()
@@ -251,7 +251,7 @@ _PROCESS = re.compile(r"(.*):([0-9]{1,9}):([^:]*)", re.DOTALL)
 
 
 def this_process() -> str:
-    """Return how this process is named in the table: by its host, its number, and when and where it started."""
+    """Return the name of this process in the table: its host, its number, and when and where it started."""
     return _named(os.getpid(), socket.gethostname())
 
 
@@ -275,7 +275,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process started, by which it is told from a later one of the same number; `None` where it died."""
+    """Return the start time of a process, which tells it from a later one of the same number; `None` where it died."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -14,6 +14,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import UUID
 
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.base import id as checkpoint_ids
 
 from ..checked_channels import Writes
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
     Read: TypeAlias = Callable[[RunnableConfig, Sequence[str]], Mapping[str, DeltaChannelHistory]]
 
@@ -119,7 +119,7 @@ def histories(config: RunnableConfig, channels: Sequence[str], read: Read) -> Ma
 
 
 def is_older(config: RunnableConfig) -> bool:
-    """Return whether a checkpoint was listed with newer ones."""
+    """Return True if a checkpoint was listed with newer ones."""
     place = config["configurable"]
     return isinstance(place, ListedPlace) and _key(config) != next(iter(place.together.found))
 

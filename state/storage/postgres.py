@@ -12,7 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row, tuple_row
@@ -22,8 +28,8 @@ from ..checked_values import naming
 from ..dual import in_db_executor
 from ..langgraph_internals import DeltaSnapshot
 from .database_saver import DatabaseSaver
-from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, check_key
-from .group_writer import GroupWriter, NoCommitter, Rows, Statement
+from .encryption import SET_UP_ENCRYPTION, EncryptionKeyError, Vault, check_key
+from .group_writer import Committer, GroupWriter, NoCommitter, Rows, Statement
 from .index import DELETE_RUNS, SET_UP_RUNS, with_paths
 from .journal import DELETE_JOURNAL, SET_UP_JOURNAL
 from .leases import FORGET_LEASE, NOTHING_KEPT, LeaseDialect
@@ -37,10 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointTuple, DeltaChannelHistory
 
-    from .encryption import Vault
-    from .group_writer import Committer
     from .seal import Seal
 
 __all__ = ["IndexedPostgresSaver", "open_postgres"]
@@ -89,7 +92,7 @@ def open_postgres(
     """
     serde = PlainSerializer(vault, seal=seal, allow=allow)
     try:
-        given, conninfo = conninfo_to_dict(url), connection_to(url)
+        parts, conninfo = conninfo_to_dict(url), connection_to(url)
     except psycopg.Error:  # its message quotes the URL
         raise ValueError(f"{shown!r} is not a PostgreSQL URL: are special characters percent-encoded?") from None
     try:
@@ -106,7 +109,7 @@ def open_postgres(
         raise ValueError(f"the database {shown!r} has a table 'runs' that is not redraft's: {reason}") from None
     except psycopg.Error as error:
         raise ConnectionError(f"can't open {shown!r}: {_one_line(error)}") from None
-    options = {"options": f"{given.get('options') or ''} -c default_transaction_read_only=on"} if read_only else {}
+    options = {"options": f"{parts.get('options') or ''} -c default_transaction_read_only=on"} if read_only else {}
     pool = LivePool(
         conninfo,
         connection_class=Connection,
@@ -147,6 +150,7 @@ class LivePool(ConnectionPool[Connection]):
 
 
 POLLS = hasattr(select, "poll")
+FORGET_THREAD = (DELETE_RUNS, DELETE_JOURNAL, FORGET_LEASE)
 
 NOW = "EXTRACT(EPOCH FROM clock_timestamp())::float8"
 # What the statement sees is older than a lease for which it waited: of such a thread, `xmax` is set, nothing is told.
@@ -243,13 +247,18 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             for channel, value in values.items()
             if isinstance(value, str) and len(value) > INLINE_CHARACTERS and "." in str(version := of.get(channel, ""))
         }
-        aside = {channel: value for channel, value in values.items() if channel in long or self._goes_aside(value)}
-        kept = {channel: value for channel, value in values.items() if channel not in aside}
+        hidden = str if self.vault is not None else ()  # every text, where there is a key
+        aside = {
+            channel: value
+            for channel, value in values.items()
+            if channel in long or not _fits_jsonb(value) or isinstance(value, hidden)
+        }
+        inline = {channel: value for channel, value in values.items() if channel not in aside}
         # As LangGraph's saver: a snapshot lies among the blobs, and this says so.
-        kept |= {channel: True for channel, value in aside.items() if isinstance(value, DeltaSnapshot)}
-        data = json.dumps({**checkpoint, "channel_values": kept})
-        known = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
-        about = json.dumps(known if self.vault is None else self.vault.hide_metadata(known))
+        inline |= {channel: True for channel, value in aside.items() if isinstance(value, DeltaSnapshot)}
+        data = json.dumps({**checkpoint, "channel_values": inline})
+        own_metadata = {name: value for name, value in metadata.items() if name != "writes"}  # as LangGraph's saver
+        about = json.dumps(own_metadata if self.vault is None else self.vault.hide_metadata(own_metadata))
         # A long text always: an earlier release kept it in the checkpoints. A row that is there stays as it is.
         changed = {channel: version for channel, version in versions.items() if channel in aside} | long
         row = (thread_id, namespace, checkpoint["id"], place.get("checkpoint_id"), data, about)
@@ -258,9 +267,6 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             Rows("checkpoints", [row]),
         ]
 
-    def _goes_aside(self, value: object) -> bool:
-        return not _fits_jsonb(value) or (self.vault is not None and isinstance(value, str))
-
     def delete_thread(self, thread_id: str) -> None:
         names = with_paths(self.runs, str(thread_id))
         self.leases.leases.set_up()
@@ -268,9 +274,8 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
             # In one transaction, though connections are in autocommit mode: of the thread nothing stays.
             for name in names:
                 self._on(conn).delete_thread(name)
-                conn.execute(DELETE_RUNS, {"thread_id": name})
-                conn.execute(DELETE_JOURNAL, {"thread_id": name})
-                conn.execute(FORGET_LEASE, {"thread_id": name})
+                for statement in FORGET_THREAD:
+                    conn.execute(statement, {"thread_id": name})
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """As LangGraph's; `"delete"` takes the threads' rows too."""
@@ -281,9 +286,8 @@ class IndexedPostgresSaver(DatabaseSaver, PostgresSaver):
         with self.pool.connection() as conn, conn.transaction():
             self._on(conn).prune(thread_ids, strategy=strategy)
             for thread_id in thread_ids:
-                conn.execute(DELETE_RUNS, {"thread_id": str(thread_id)})
-                conn.execute(DELETE_JOURNAL, {"thread_id": str(thread_id)})
-                conn.execute(FORGET_LEASE, {"thread_id": str(thread_id)})
+                for statement in FORGET_THREAD:
+                    conn.execute(statement, {"thread_id": str(thread_id)})
 
     aprune = in_db_executor(BaseCheckpointSaver.prune)
 
@@ -329,7 +333,7 @@ def _set_up(conn: Connection, vault: Vault | None, shown: str) -> None:
 
 
 def _fits_jsonb(value: object) -> bool:
-    """Return whether a value stands in the checkpoint's own JSON; every other has a row of its own, once a version."""
+    """Return True if a value stands in the checkpoint's own JSON; every other has a row of its own, once a version."""
     if isinstance(value, str):
         return "\0" not in value and not SURROGATE.search(value)
     return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))

@@ -14,7 +14,7 @@ from psycopg.pq import Format
 from psycopg.rows import DictRow, tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from .group_writer import UNHELD, Committer, Rows, Statement, UnavailableError
+from .group_writer import UNHELD, Committer, Put, Rows, Statement, UnavailableError
 from .index import RUN_COLUMNS, UPSERT_RUN_ON_CONFLICT
 from .journal import SHORTEN_ON_CONFLICT
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from psycopg.abc import AdaptContext
 
-    from .group_writer import Put
 
 __all__ = ["INSERTS", "Connection", "PostgresCommitter"]
 
@@ -218,19 +217,19 @@ def _execute(conn: Connection, others: Sequence[tuple[Put, Statement]]) -> None:
 def _gathered(puts: Sequence[Put]) -> tuple[bytes | None, list[Column], bool]:
     """Return the statement that inserts the rows of all these puts, its parameters, and whether it says for which
     threads."""
-    found: dict[tuple[str, bool], list[Sequence[Any]]] = {
+    groups: dict[tuple[str, bool], list[Sequence[Any]]] = {
         (name, fenced): [] for name in INSERTS for fenced in (False, True)
     }
     for put in puts:
         for step in put.steps:
             if isinstance(step, Rows):
-                found[step.insert, put.fence is not None] += step.values
-    kinds = [kind for kind, rows in found.items() if rows]
+                groups[step.insert, put.fence is not None] += step.values
+    kinds = [kind for kind, rows in groups.items() if rows]
     if not kinds:
         return None, [], False
     columns: list[Column] = []
     for name, fenced in kinds:
-        rows = found[name, fenced]
+        rows = groups[name, fenced]
         rows.sort(key=itemgetter(0))  # in one order everywhere, so that no two transactions wait for each other
         columns += map(Column, INSERTS[name][1], zip(*rows, strict=True))
     if is_fenced := any(fenced for _, fenced in kinds):

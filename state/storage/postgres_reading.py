@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from .thread_rows import plain_index, postgres_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .thread_rows import PlainIndex
+from .thread_rows import PlainIndex, plain_index, postgres_rows
 
 __all__ = ["LENGTHS", "SELECT_TABLES", "connection_to", "open_index", "query_on"]
 
@@ -47,9 +43,9 @@ def open_index(url: str) -> PlainIndex | None:
 
 
 def connection_to(url: str) -> str:
-    """Return how to connect, with a limit on how long that takes; raises psycopg.Error."""
-    given = conninfo_to_dict(url)
-    return make_conninfo(url, connect_timeout=given.get("connect_timeout") or CONNECT_TIMEOUT_S)
+    """Return the connection string with a limit on how long connecting takes; raises psycopg.Error."""
+    parts = conninfo_to_dict(url)
+    return make_conninfo(url, connect_timeout=parts.get("connect_timeout") or CONNECT_TIMEOUT_S)
 
 
 def query_on(conn: psycopg.Connection[Any], statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:

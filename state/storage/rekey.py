@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._files import check_schema
 from .checkpointers import kind_and_place, without_secrets
 from .encryption import HIDDEN, TAG_MARK, TEXT_MARK, EncryptionKeyError, Vault, check_key, key_bytes
 from .thread_rows import query_on
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["rekey"]
 
@@ -59,11 +57,11 @@ def _anew(table: str, row: Mapping[str, Any], before: Vault, after: Vault) -> di
             if isinstance(value, str) and value.startswith(TEXT_MARK):
                 changed[name] = after.hide(before.reveal(value))
             elif name == "metadata" and value is not None:
-                known = value if isinstance(value, dict) else json.loads(value)
-                if isinstance(known, dict) and HIDDEN in known:
-                    told = {**known, HIDDEN: after.hide(before.reveal(known[HIDDEN]))}
+                fields = value if isinstance(value, dict) else json.loads(value)
+                if isinstance(fields, dict) and HIDDEN in fields:
+                    renewed = {**fields, HIDDEN: after.hide(before.reveal(fields[HIDDEN]))}
                     # Of the type that the column has.
-                    text = json.dumps(told, ensure_ascii=False)
+                    text = json.dumps(renewed, ensure_ascii=False)
                     changed[name] = text.encode() if isinstance(value, bytes) else text
             elif isinstance(value, bytes | memoryview) and isinstance(tag, str) and tag.endswith(TAG_MARK):
                 changed[name] = after.seal(*before.unseal(tag, bytes(value)))[1]
@@ -117,12 +115,12 @@ def _postgres(url: str, before: Vault, after: Vault) -> int:
         from .postgres_reading import SELECT_TABLES
         from .postgres_reading import query_on as query_rows
     except ImportError as error:
-        raise ImportError(f'PostgreSQL needs an extra: pip install "redraft[postgres]" ({error})') from None
-    count, shown = 0, without_secrets(url)
+        raise ImportError(f'PostgreSQL needs an extra: pip install ".[postgres]" in a checkout ({error})') from None
+    count, masked_url = 0, without_secrets(url)
     try:
         connection = psycopg.connect(url, autocommit=True)
     except psycopg.Error as error:
-        raise ConnectionError(f"can't open {shown!r}: {str(error).splitlines()[0]}") from None
+        raise ConnectionError(f"can't open {masked_url!r}: {str(error).splitlines()[0]}") from None
     with connection:
         # A session that was closed just now is listed for some moments more.
         for _ in range(PATIENCE):
@@ -130,10 +128,10 @@ def _postgres(url: str, before: Vault, after: Vault) -> int:
                 break
             connection.execute("SELECT pg_sleep(0.1)")
         if others:
-            raise ValueError(f"{shown!r} is open elsewhere: end the runs and servers that use it first")
+            raise ValueError(f"{masked_url!r} is open elsewhere: end the runs and servers that use it first")
         with connection.transaction():
             tables = {name for (name,) in connection.execute(SELECT_TABLES)}
-            _check(partial(query_rows, connection), tables, before, shown)
+            _check(partial(query_rows, connection), tables, before, masked_url)
             for table in filter(tables.__contains__, TABLES):
                 name = sql.Identifier(table)
                 # Whoever opens the database meanwhile waits here, and finds the new key.

@@ -67,17 +67,17 @@ class Seal:
         Raises:
             ValueError: It has not its seal.
         """
-        found = metadata.get(SEAL)
-        if found is None and _UNSEALED_TAKEN.get():
+        stored = metadata.get(SEAL)
+        if stored is None and _UNSEALED_TAKEN.get():
             return ()
-        if found is None:
+        if stored is None:
             raise ValueError(
                 "it has no seal: it was written without the key, or by somebody else; `redraft seal`, or "
                 "saver.seal_thread(…), seals a thread that you know to be yours"
             )
-        whole = WITH_TEXTS if isinstance(found, str) and found.endswith(WITH_TEXTS) else ""
-        made = self._made(place, checkpoint, whole) + whole
-        if not isinstance(found, str) or not hmac.compare_digest(made.encode(), found.encode()):
+        whole = WITH_TEXTS if isinstance(stored, str) and stored.endswith(WITH_TEXTS) else ""
+        expected = self._made(place, checkpoint, whole) + whole
+        if not isinstance(stored, str) or not hmac.compare_digest(expected.encode(), stored.encode()):
             raise ValueError("its seal does not fit: it was changed since, or sealed with another key")
         record, head = record_in(checkpoint["channel_values"])
         if record in checkpoint["channel_values"]:
@@ -132,7 +132,7 @@ class Seal:
     def _made(self, place: Mapping[str, Any], checkpoint: Mapping[str, Any], whole: str) -> str:
         values = checkpoint["channel_values"]
         texts = _kept_texts(checkpoint) if whole else ()
-        told: Sequence[Any] = (
+        parts: Sequence[Any] = (
             str(place["thread_id"]),
             place.get("checkpoint_ns") or "",
             checkpoint["id"],
@@ -145,7 +145,7 @@ class Seal:
             sorted(checkpoint["channel_versions"].items()),
             [[node, sorted(seen.items())] for node, seen in sorted(checkpoint["versions_seen"].items())],
         )
-        return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(told).encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, b"redraft seal\0" + _ENCODER.encode(parts).encode(), hashlib.sha256).hexdigest()
 
 
 def record_in(values: Mapping[str, Any]) -> tuple[str, Any]:
@@ -162,11 +162,11 @@ def _kept_texts(checkpoint: Mapping[str, Any]) -> list[str]:
 
 def _replayed(history: DeltaChannelHistory, empty: Any) -> Any:
     """Return the value of a channel of lists, to which is added, or of a text, in whose place another comes."""
-    found = bare(history["seed"]) if "seed" in history else empty
+    events = bare(history["seed"]) if "seed" in history else empty
     for _, _, value in history["writes"]:
-        given = bare(value)
-        found = [*found, *given] if isinstance(found, list) and given is value else given
-    return found
+        news = bare(value)
+        events = [*events, *news] if isinstance(events, list) and news is value else news
+    return events
 
 
 def _check_events(events: Any, head: Any) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
@@ -21,7 +21,7 @@ from langgraph.checkpoint.sqlite.utils import search_where
 from ..._files import limit_values, make_private
 from ..checked_values import naming
 from .database_saver import DatabaseSaver
-from .encryption import SET_UP_ENCRYPTION, check_key
+from .encryption import SET_UP_ENCRYPTION, Vault, check_key
 from .group_writer import (
     Committer,
     GroupWriter,
@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
-    from .encryption import Vault
     from .seal import Seal
 
 __all__ = ["IndexedMemorySaver", "IndexedSqliteSaver", "Synchronous", "open_sqlite"]
@@ -221,8 +219,8 @@ class IndexedSqliteSaver(DatabaseSaver):
 
     def _stored_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self.readers.borrowed() as conn:
-            found = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
-        return None if found is None else checked(found, self.vault, self.seal)
+            stored = SqliteSaver.get_tuple(StockReader(conn, self.serde), config)
+        return None if stored is None else checked(stored, self.vault, self.seal)
 
     def _read_list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         # Raises for a key that is no name, before anything of the file is read.
@@ -230,9 +228,9 @@ class IndexedSqliteSaver(DatabaseSaver):
         at: dict[str, Any] = {}
         with self.readers.borrowed() as conn, naming(lambda: at):
             reader = StockReader(conn, self.serde, partial(_noted, at))
-            found: Any = reader.list(config, **options)
-            with contextlib.closing(found):  # also where a row is refused: its cursor would outlive the file
-                for one in found:
+            stored: Any = reader.list(config, **options)
+            with contextlib.closing(stored):  # also where a row is refused: its cursor would outlive the file
+                for one in stored:
                     yield checked(one, self.vault, self.seal, pending=False)
 
     def _stored_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
@@ -345,12 +343,11 @@ class StockReader(SqliteSaver):
         self.is_setup = True
         self._row_factory = row_factory
 
-    @contextlib.contextmanager
-    def cursor(self, transaction: bool = False) -> Iterator[sqlite3.Cursor]:
-        """Yield a cursor; the transaction is the borrower's."""
-        with contextlib.closing(self.conn.cursor()) as cur:
-            cur.row_factory = self._row_factory
-            yield cur
+    def cursor(self, transaction: bool = False) -> contextlib.closing[sqlite3.Cursor]:  # type: ignore[override]
+        """Return a cursor for a `with` block; the transaction is the borrower's."""
+        cursor = self.conn.cursor()
+        cursor.row_factory = self._row_factory
+        return contextlib.closing(cursor)
 
 
 def _noted(at: dict[str, Any], cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:

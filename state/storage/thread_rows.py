@@ -13,20 +13,17 @@ import urllib.parse
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ormsgpack
 
 from ..._files import check_schema, limit_values
 from ..langgraph_internals import INPUT_CHANNEL
 from .encryption import PROOF, SELECT_PROOF
-from .index import RunIndex, stored_sizes
+from .index import Query, RunIndex, stored_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
-    from typing import TypeVar
-
-    from .index import Query
 
     T = TypeVar("T")
     from pathlib import Path
@@ -119,13 +116,13 @@ def sqlite_rows(query: Query, thread_id: str) -> ThreadRows:
         query: Runs a statement with `%(name)s` parameters and returns its rows.
         thread_id: The thread.
     """
-    found = {name: row for name, *row in query(SQLITE_CHECKPOINTS, {"thread_id": thread_id})}
+    checkpoints = {name: row for name, *row in query(SQLITE_CHECKPOINTS, {"thread_id": thread_id})}
 
     def load(checkpoint_id: str) -> CheckpointRow:
-        _, _, kind, data = found[checkpoint_id]
+        _, _, kind, data = checkpoints[checkpoint_id]
         return _checked(checkpoint_id, _plain(kind, data))
 
-    return _rows(query, thread_id, SQLITE_WRITES, found, load)
+    return _rows(query, thread_id, SQLITE_WRITES, checkpoints, load)
 
 
 def postgres_rows(query: Query, thread_id: str) -> ThreadRows:
@@ -135,17 +132,17 @@ def postgres_rows(query: Query, thread_id: str) -> ThreadRows:
         query: As in `sqlite_rows`.
         thread_id: The thread.
     """
-    found = {name: row for name, *row in query(POSTGRES_CHECKPOINTS, {"thread_id": thread_id})}
+    checkpoints = {name: row for name, *row in query(POSTGRES_CHECKPOINTS, {"thread_id": thread_id})}
     apart = {(channel, version): row for channel, version, *row in query(POSTGRES_VALUES, {"thread_id": thread_id})}
     value = cache(lambda *place: _plain(*apart[place]))
 
     def load(checkpoint_id: str) -> CheckpointRow:
-        checkpoint = json.loads(found[checkpoint_id][2])
+        checkpoint = json.loads(checkpoints[checkpoint_id][2])
         places = [(name, str(version)) for name, version in checkpoint["channel_versions"].items()]
         held = {place[0]: value(*place) for place in places if apart.get(place, EMPTY)[0] != EMPTY[0]}
         return _checked(checkpoint_id, {**checkpoint, "channel_values": checkpoint["channel_values"] | held})
 
-    return _rows(query, thread_id, POSTGRES_WRITES, found, load)
+    return _rows(query, thread_id, POSTGRES_WRITES, checkpoints, load)
 
 
 def _rows(
@@ -231,18 +228,14 @@ class PlainIndex:
         self.close = close
         self.runs = RunIndex(query)
 
-    def is_plain(self) -> bool:
-        """Return whether the database was begun by redraft, without a key."""
-        return [*map(tuple, self._query(SELECT_PROOF, {}))] == [(PROOF,)]
-
     def get_tuple(self, config: Mapping[str, Any]) -> object | None:
         """Return something where there is such a thread, as a saver does, and nothing of what it holds."""
         statement = "SELECT 1 FROM checkpoints WHERE thread_id = %(id)s AND checkpoint_ns = '' LIMIT 1"
-        found = self._query(statement, {"id": config["configurable"]["thread_id"]})
-        return found[0] if found else None
+        rows = self._query(statement, {"id": config["configurable"]["thread_id"]})
+        return rows[0] if rows else None
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
-        """Return how many bytes are kept of each thread."""
+        """Return the bytes that are kept of each thread."""
         return stored_sizes(self._query, self._lengths, thread_ids)
 
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
@@ -273,7 +266,7 @@ def plain_index(
         of_them = {table: length for table, length in lengths.items() if table in tables}
         index = PlainIndex(query, of_them, rows_of, close, errors)
         with suppress(errors):
-            if index.is_plain():
+            if [*map(tuple, query(SELECT_PROOF, {}))] == [(PROOF,)]:
                 return index
     close()
     return None

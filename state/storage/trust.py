@@ -21,6 +21,7 @@ from langgraph.checkpoint.serde.jsonplus import (
     EXT_PYDANTIC_V2,
     JsonPlusSerializer,
 )
+from pydantic_core import to_jsonable_python
 
 from ..checked_values import check_found
 from ..langgraph_internals import (
@@ -31,16 +32,14 @@ from ..langgraph_internals import (
     msgpack_option,
 )
 from ..schema import RefineState
-from .encryption import TAG_MARK, EncryptionKeyError
-from .seal import SEAL
+from .encryption import TAG_MARK, EncryptionKeyError, Vault
+from .seal import SEAL, Seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from .encryption import Vault
-    from .seal import Seal
 
 __all__ = [
     "LARGEST_VALUE",
@@ -83,6 +82,7 @@ class PlainSerializer(JsonPlusSerializer):
 
     def __init__(self, vault: Vault | None = None, *, seal: Seal | None = None, allow: Iterable[type] = ()) -> None:
         self.own_types = tuple(allow)
+        self.answers: set[type] = set()  # of typed answers, which are kept as their JSON
         super().__init__(allowed_msgpack_modules=self.own_types or None)
         self.vault = vault
         self.seal = seal
@@ -100,11 +100,15 @@ class PlainSerializer(JsonPlusSerializer):
             gate = self._gate()
 
             def encoded(part: Any) -> Any:
-                found = msgpack_default(part)
+                if type(part) in self.answers.difference(self.own_types):
+                    return to_jsonable_python(part, by_alias=True)
+                encoded_part = msgpack_default(part)
                 # Only objects are looked at, so plain data pay nothing.
-                if isinstance(found, ormsgpack.Ext):
-                    ormsgpack.unpackb(ormsgpack.packb(found), ext_hook=gate.look, option=ormsgpack.OPT_NON_STR_KEYS)
-                return found
+                if isinstance(encoded_part, ormsgpack.Ext):
+                    ormsgpack.unpackb(
+                        ormsgpack.packb(encoded_part), ext_hook=gate.look, option=ormsgpack.OPT_NON_STR_KEYS
+                    )
+                return encoded_part
 
             try:
                 kind, data = "msgpack", ormsgpack.packb(obj, default=encoded, option=msgpack_option)
@@ -223,7 +227,7 @@ def _too_large(data: bytes) -> ValueError:
 
 
 def checked(
-    found: CheckpointTuple, vault: Vault | None, seal: Seal | None = None, *, pending: bool = True
+    stored: CheckpointTuple, vault: Vault | None, seal: Seal | None = None, *, pending: bool = True
 ) -> CheckpointTuple:
     """Return a checkpoint as it was read, with its metadata decrypted and without its seal.
 
@@ -236,10 +240,10 @@ def checked(
     Raises:
         ValueError: It is not of a checkpoint's form, or a channel of a run of ours holds what it never can.
     """
-    place = found.config["configurable"]
-    checkpoint: Any = found.checkpoint
+    place = stored.config["configurable"]
+    checkpoint: Any = stored.checkpoint
     _check_form(checkpoint, place["checkpoint_id"])
-    metadata: Any = found.metadata
+    metadata: Any = stored.metadata
     if not isinstance(metadata, dict):
         raise TypeError(f"its metadata are {type(metadata).__name__}, not an object")
     if vault is not None:
@@ -249,8 +253,8 @@ def checked(
             del checkpoint["channel_values"][name]
     metadata = {name: value for name, value in metadata.items() if name != SEAL}
     if len(MARKS & checkpoint["channel_values"].keys()) > 1:
-        check_found(found, (RefineState,), pending=pending)
-    return found._replace(metadata=metadata)
+        check_found(stored, (RefineState,), pending=pending)
+    return stored._replace(metadata=metadata)
 
 
 def _check_form(checkpoint: Any, checkpoint_id: str) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import Interrupt
 
@@ -77,12 +75,13 @@ def question_about(task: str, draft: str, attempt: Attempt | None, *, by: str) -
     }
 
 
-def read_answer(reply: Any, *, draft: str) -> Answer:
+def read_answer(reply: Any, *, draft: str, own: Callable[[Any], Any] | None = None) -> Answer:
     """Return a person's reply as an `Answer`.
 
     Args:
         reply: `"accept"`, `"stop"`, any other text as feedback, or a mapping as in `REPLIES`.
         draft: What the reply is about.
+        own: Of an edit makes the text that is recorded, where drafts are typed; raises ValueError.
 
     Raises:
         ValueError: It can't be read, or says nothing; the message lists what can be replied.
@@ -97,6 +96,7 @@ def read_answer(reply: Any, *, draft: str) -> Answer:
         if edited is not None:
             raise ValueError(f"a draft comes with the action 'edit', not with {action!r}. {REPLIES['edit']}")
         return Answer(action, text, score)
+    edited = edited if own is None else own(edited)
     if not isinstance(edited, str) or not edited.strip():
         raise ValueError(f"an edit needs the whole new text as its draft. {REPLIES['edit']}")
     if same_draft(edited, draft):
@@ -111,7 +111,8 @@ def _in_full(reply: Any) -> tuple[str, Mapping[str, Any]]:
         reply = {"action": word} if word in REPLIES else {"action": "feedback", "text": reply}
     action = reply.get("action") if isinstance(reply, Mapping) else None
     if not isinstance(reply, Mapping) or not isinstance(action, str) or action not in REPLIES:
-        raise _unusable(reply)
+        ways = " ".join(f"{action}: {how}" for action, how in REPLIES.items())
+        raise ValueError(f"{repr(reply) if len(repr(reply)) <= 80 else repr(reply)[:79] + '…'} is no reply. {ways}")
     if unknown := sorted(str(key) for key in reply if key not in KEYS):
         raise ValueError(f"a reply holds {', '.join(KEYS)}, not {', '.join(map(repr, unknown))}")
     return action, reply
@@ -126,7 +127,7 @@ def answer_of(
     *,
     accept: bool = False,
     feedback: str | None = None,
-    draft: str | None = None,
+    draft: Any = None,
     stop: bool = False,
     score: float | None = None,
 ) -> dict[str, Any]:
@@ -190,9 +191,3 @@ def _score(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"score must be a number between 0 and 1, not {value!r}")
     return float(value)
-
-
-def _unusable(reply: Any) -> ValueError:
-    shown = repr(reply)
-    ways = " ".join(f"{action}: {how}" for action, how in REPLIES.items())
-    return ValueError(f"{shown if len(shown) <= 80 else shown[:79] + '…'} is no reply. {ways}")

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command, StateUpdate
+from langgraph.types import Command, StateSnapshot, StateUpdate
+from pydantic_core import to_json
 
 from ..checked_channels import ThreadMessages, given_messages
-from ..dual import adrive, do, drive
+from ..dual import Logic, adrive, do, drive
 from ..langgraph_internals import CHECKPOINTER, READ, RESUMING, ensure_config, patch_configurable
 from ..limits import Limits
 from ..storage.checkpointers import OPEN_IT, Checkpointer
+from ..typed_answer import ANSWER_SCHEMA, checked_draft
 from .kind import (
     ALLOW,
+    ATTRIBUTE,
     CHECKED,
     ChangedGraphError,
-    attach_kind,
+    GraphKind,
     change_update,
     changes,
     compared,
@@ -38,10 +41,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.graph import Graph
     from langgraph.graph import StateGraph
-    from langgraph.types import StateSnapshot
 
-    from ..dual import Logic
-    from .kind import GraphKind
 
 __all__ = ["CheckedGraph", "compiled"]
 
@@ -59,7 +59,9 @@ def compiled(builder: StateGraph[Any, Any, Any, Any], kind: GraphKind, **options
     """
     if isinstance(options.get("checkpointer"), Checkpointer):
         raise TypeError(f"checkpointer= is what open_checkpointer(…) returns, which is no saver yet: {OPEN_IT}")
-    attach_kind(builder, kind)
+    # It stays with the builder, which every copy of the compiled graph shares; LangGraph makes copies by calling the
+    # class anew with the attributes it knows.
+    setattr(builder, ATTRIBUTE, kind)
     graph = builder.compile(**options)
     # `compile` names the class; copies are made by calling that of the graph.
     graph.__class__ = CheckedGraph
@@ -73,11 +75,11 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return self._run(self._heard(input, config), config, options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002
-        given, whole = self._heard(input, config), ensure_config(self.config, config)
-        if self._wanted(whole, options) is None and not _goes_on(given, whole):
+        task_input, whole = self._heard(input, config), ensure_config(self.config, config)
+        if self._wanted(whole, options) is None and not _goes_on(task_input, whole):
             # Without a layer of ours, which would be resumed with every event of the loop.
-            return super().astream(given, _unmarked(config), **options)
-        return self._arun(given, config, options)
+            return super().astream(task_input, _unmarked(config), **options)
+        return self._arun(task_input, config, options)
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         return _without_raising(super().get_graph(config, xray=xray), self.nodes)
@@ -85,53 +87,63 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         return _without_raising(await super().aget_graph(config, xray=xray), self.nodes)
 
-    def _heard(self, given: Any, config: RunnableConfig | None) -> Any:
+    def _heard(self, task_input: Any, config: RunnableConfig | None) -> Any:
         """Return the input; one with messages has no task, by which `prepare` knows that the messages are it.
 
         Raises:
             ValueError: This graph takes no messages, or these are none; or there is something that it does not take,
                 which LangGraph would drop without a word.
         """
-        if not isinstance(given, dict):
-            return given
+        if not isinstance(task_input, dict):
+            return task_input
         inputs = self.builder.schemas[self.builder.input_schema]
-        if given.get("messages") and isinstance(self.channels.get("messages"), ThreadMessages):
-            given = {**given, "messages": given_messages(given["messages"]), "task": None}
-        elif given.get("messages") and "messages" not in inputs and "task" in inputs and given.get("task") is None:
+        if task_input.get("messages") and isinstance(self.channels.get("messages"), ThreadMessages):
+            task_input = {**task_input, "messages": given_messages(task_input["messages"]), "task": None}
+        elif (
+            task_input.get("messages")
+            and "messages" not in inputs
+            and "task" in inputs
+            and task_input.get("task") is None
+        ):
             raise ValueError(f"{self.get_name()!r} is no chat: give it a task, in place of messages")
+        if not isinstance(draft := task_input.get("draft"), str | None) and ANSWER_SCHEMA in kind_of(self).options:
+            # An object that does not fit is a draft all the same: it will be mended.
+            task_input = {**task_input, "draft": to_json(draft, indent=2, by_alias=True, fallback=str).decode()}
         # Inside another graph the whole state of that is the input.
         nested = READ in ensure_config(config).get("configurable", {})
-        if not nested and (unknown := [name for name in given if name not in inputs]):
+        if not nested and (unknown := [name for name in task_input if name not in inputs]):
             limit = " but in limits" if unknown[0] in Limits() else ""
             taken = ", ".join(sorted(inputs))
             raise ValueError(f"{self.get_name()!r} takes no {unknown[0]!r:.80}{limit}; it takes {taken}")
-        return given
+        return task_input
 
-    def _run(self, given: Any, config: RunnableConfig | None, options: dict[str, Any]) -> Iterator[Any]:
+    def _run(self, task_input: Any, config: RunnableConfig | None, options: dict[str, Any]) -> Iterator[Any]:
         whole = ensure_config(self.config, config)
-        config = drive(self._look(given, whole)) if _goes_on(given, whole) else _unmarked(config)
-        if (held := self._wanted(whole, options)) is None:
-            yield from super().stream(given, config, **options)
+        config = drive(self._look(task_input, whole)) if _goes_on(task_input, whole) else _unmarked(config)
+        if (own_lease := self._wanted(whole, options)) is None:
+            yield from super().stream(task_input, config, **options)
             return
-        held.take()
+        own_lease.take()
         try:
-            yield from super().stream(given, config, **{**options, "control": held.lease.control})
+            yield from super().stream(task_input, config, **{**options, "control": own_lease.lease.control})
         finally:
-            held.finish()
+            own_lease.finish()
 
-    async def _arun(self, given: Any, config: RunnableConfig | None, options: dict[str, Any]) -> AsyncIterator[Any]:
+    async def _arun(
+        self, task_input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> AsyncIterator[Any]:
         whole = ensure_config(self.config, config)
-        config = await adrive(self._look(given, whole)) if _goes_on(given, whole) else _unmarked(config)
-        if (held := self._wanted(whole, options)) is not None:
-            await held.atake()
-            options = {**options, "control": held.lease.control}
+        config = await adrive(self._look(task_input, whole)) if _goes_on(task_input, whole) else _unmarked(config)
+        if (own_lease := self._wanted(whole, options)) is not None:
+            await own_lease.atake()
+            options = {**options, "control": own_lease.lease.control}
         try:
-            async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
+            async with aclosing(cast("Any", super().astream(task_input, config, **options))) as parts:
                 async for part in parts:
                     yield part
         finally:
-            if held is not None:
-                held.finish()
+            if own_lease is not None:
+                own_lease.finish()
 
     def _wanted(self, config: RunnableConfig, options: Mapping[str, Any]) -> RunLease | None:
         """Return the lease that this run takes; `None` where it runs within another's, or keeps nothing."""
@@ -144,7 +156,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def abulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[Any]]) -> RunnableConfig:
         return await super().abulk_update_state(config, await adrive(self._meant(config, supersteps)))
 
-    def _look(self, given: Any, config: RunnableConfig) -> Logic[Any]:
+    def _look(self, task_input: Any, config: RunnableConfig) -> Logic[Any]:
         """Return the config to go on with, where the thread is this graph's; an agreed change is written.
 
         Raises:
@@ -159,14 +171,14 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             refuse_edited(kind, str(place["thread_id"]), snapshot.values)
         if not snapshot.next and snapshot.values.get("stop_reason") is not None:
             return config  # it is finished: nothing will run
-        found = changes(kind, self.get_name(), snapshot)
-        if not found:
+        graph_changes = changes(kind, self.get_name(), snapshot)
+        if not graph_changes:
             return config
         nested = CHECKPOINTER in place
-        answered = isinstance(given, Command) and given.resume is not None
+        answered = isinstance(task_input, Command) and task_input.resume is not None
         if not place.get(ALLOW) or (answered and not nested):
             raise ChangedGraphError(
-                f"the thread {place['thread_id']!r} was begun with another graph: {'; '.join(found)}",
+                f"the thread {place['thread_id']!r} was begun with another graph: {'; '.join(graph_changes)}",
                 f"To go on with this one, run it with {{'configurable': {{'{ALLOW}': True}}}} in its config and None "
                 "as its input" + (", and answer then: it asks once more" if answered else ""),
             )
@@ -176,7 +188,7 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         step = kind.next_step(snapshot, {})
         if step is None:
             return config
-        values = {**step.values, **change_update(kind, snapshot, found)}
+        values = {**step.values, **change_update(kind, snapshot, graph_changes)}
         yield do(self, "update_state", config, values, as_node=step.as_node)
         # What was written is the newest checkpoint now.
         return config if nested else patch_configurable(config, {"checkpoint_id": None})
@@ -192,16 +204,22 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if not self._keeps_threads(whole):
             return supersteps
         kind, place = kind_of(self), whole["configurable"]
-        given = [update for step in supersteps for update in step]
-        alone = given[0] if len(given) == 1 and given[0].as_node is None and not place.get("checkpoint_ns") else None
+        updates = [update for step in supersteps for update in step]
+        alone = (
+            updates[0] if len(updates) == 1 and updates[0].as_node is None and not place.get("checkpoint_ns") else None
+        )
         if place.get("checkpoint_id") or (alone is not None and isinstance(alone.values, dict)):
             # The config of a listed snapshot knows what was read then; this one is a copy that does not.
             snapshot: StateSnapshot = yield do(self, "get_state", whole)
-            point = None if alone is None else kind.meant_by(snapshot, alone.values)
+            values = None if alone is None else alone.values
+            if isinstance(values, dict) and values.get("draft") is not None:
+                own = yield from checked_draft(kind.read(snapshot.values), values["draft"], kind.known_type)
+                values = {**values, "draft": own}
+            point = None if alone is None else kind.meant_by(snapshot, values)
             if place.get("checkpoint_id") or point is not None:
                 refuse_edited(kind, str(place["thread_id"]), snapshot.values)
             return supersteps if point is None else [[StateUpdate(point.values, point.as_node)]]
-        record = _new_record(given)
+        record = _new_record(updates)
         if record is not None and (yield do(self, "get_state", whole)).created_at is None:
             refuse_edited(kind, str(place["thread_id"]), record)
         return supersteps
@@ -228,17 +246,17 @@ def _without_raising(drawn: Graph, own: Container[str]) -> Graph:
     return drawn
 
 
-def _goes_on(given: Any, config: RunnableConfig) -> bool:
-    """Return whether a run goes on with what is in its thread, and nobody has looked at that."""
+def _goes_on(task_input: Any, config: RunnableConfig) -> bool:
+    """Return True if a run goes on with what is in its thread, and nobody has looked at that."""
     place = config.get("configurable", {})
     if place.get(CHECKED):
         return False
-    return bool(place.get(RESUMING, given is None or isinstance(given, Command)))
+    return bool(place.get(RESUMING, task_input is None or isinstance(task_input, Command)))
 
 
 def _unmarked(config: RunnableConfig | None) -> RunnableConfig | None:
     """Return the config without our mark, which is not for graphs inside."""
     if config is None or CHECKED not in config.get("configurable", {}):
         return config
-    kept = {name: value for name, value in config["configurable"].items() if name != CHECKED}
-    return cast("RunnableConfig", {**config, "configurable": kept})
+    unmarked = {name: value for name, value in config["configurable"].items() if name != CHECKED}
+    return cast("RunnableConfig", {**config, "configurable": unmarked})

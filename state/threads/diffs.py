@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["Change", "Diff", "diff_words"]
+__all__ = ["Change", "Diff", "diff_fields", "diff_words"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,15 @@ class Diff:
     before: str
     after: str
     changes: tuple[Change, ...]
+    fields: tuple[tuple[str, str | None, str | None], ...] = ()
+    """Of typed drafts the fields that differ: the path, and its JSON before and after; `None` where it is not there."""
 
     def __str__(self) -> str:
-        """Plain text: removed words in `[-…-]`, added ones in `{+…+}`."""
+        """Plain text: a line for each field that differs; else removed words in `[-…-]`, added ones in `{+…+}`."""
+        if self.fields:
+            return "\n".join(
+                f"{path}: {before or 'nothing'} → {after or 'nothing'}" for path, before, after in self.fields
+            )
         marks = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
         return "".join(marks[change.kind].format(change.text) for change in self.changes)
 
@@ -58,6 +63,25 @@ def diff_words(before: str, after: str) -> Diff:
             changes += _changes(removed, added, "")
         changes += _changes("", "", same)
     return Diff(before, after, tuple(changes))
+
+
+def diff_fields(before: str, after: str) -> Diff:
+    """Compare two typed drafts field by field, and word by word as well."""
+    diff = diff_words(before, after)
+    try:
+        old, new = dict(_fields("$", json.loads(before))), dict(_fields("$", json.loads(after)))
+    except (ValueError, RecursionError):
+        return diff  # one is no JSON
+    paths = [path for path in {**old, **new} if old.get(path) != new.get(path)]
+    return replace(diff, fields=tuple((path, old.get(path), new.get(path)) for path in paths))
+
+
+def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if not value or not isinstance(value, dict | list):
+        yield path, json.dumps(value, ensure_ascii=False)
+        return
+    for name, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _fields(f"{path}.{name}" if isinstance(value, dict) else f"{path}[{name}]", inside)
 
 
 def _pairs(old: list[str], new: list[str]) -> int:

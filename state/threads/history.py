@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dual import Do, do
 from ..langgraph_internals import INPUT_CHANNEL
-from ..storage.index import row_from_checkpoint
+from ..storage.index import RunIndex, RunRow, row_from_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
 
     from ..events import Event
-    from ..storage.index import RunIndex, RunRow
     from .kind import GraphKind
 
 __all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "newest_branch", "read_history", "rows_of", "steps_of"]
@@ -44,6 +43,17 @@ class ThreadTree:
     thread_id: str
     row: RunRow | None
     children: tuple[ThreadTree, ...] = field(default=())
+
+    def __str__(self) -> str:
+        """Return a line for each thread, with its stop reason and score, forks below what they were forked from."""
+        lines, waiting = [], [(self, "")]
+        while waiting:
+            tree, indent = waiting.pop()
+            stopped = "not kept here" if tree.row is None else tree.row.stop_reason or "unfinished"
+            score = "" if tree.row is None or tree.row.score is None else f", scored {tree.row.score:.2f}"
+            lines.append(f"{indent}{tree.thread_id}: {stopped}{score}")
+            waiting += [(fork, "   " * (len(indent) // 3) + "└─ ") for fork in reversed(tree.children)]
+        return "\n".join(lines)
 
 
 def newest_branch(snapshots: Iterable[StateSnapshot]) -> list[StateSnapshot]:
@@ -146,9 +156,9 @@ def _grow(root: Place, children: Mapping[Place, list[Place]], by_id: Mapping[str
         placed.update(new)
     grown: dict[Place, ThreadTree] = {}
     for place in reversed(order):
-        name, kept = place
+        name, ancestors = place
         below = tuple(grown[child] for child in children.get(place, ()) if child in grown)
-        grown[place] = ThreadTree(name, by_id[name] if kept and name in by_id else None, below)
+        grown[place] = ThreadTree(name, by_id[name] if ancestors and name in by_id else None, below)
     return grown[root]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..events import AGENT_RECORD, AGENT_VALUES, CHANGE_KINDS, broken_links, record, requirement
+from ..events import AGENT_RECORD, AGENT_VALUES, CHANGE_KINDS, Event, broken_links, record, requirement
 from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL
 from ..limits import Limits, limits_in_force, merged_limits
 from ..summary import current_run, rounds, run_options
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
 
-    from ..events import Event
+    from ..dual import Do
 
 
 __all__ = [
     "AGENT_ANSWER",
     "ALLOW",
+    "ATTRIBUTE",
     "CHECKED",
     "FORM",
     "HASHED",
@@ -39,7 +40,6 @@ __all__ = [
     "Edits",
     "ForkPoint",
     "GraphKind",
-    "attach_kind",
     "change_update",
     "changes",
     "compared",
@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 ATTRIBUTE = "redraft_kind"
+"""Of a `StateGraph` of ours: its kind."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,14 @@ class GraphKind:
     """Its options that a record must hold."""
     own: Sequence[str] = ()
     """Keys of the state that its user added."""
+    known_type: Callable[[Any, Any], Do] | None = None
+    """Calls for the JSON of an own draft by the schema in a thread's record; see `redraft.state.typed_answer`."""
     known_verifier: Callable[[str], Any] | None = None
     """Takes the name of a verifier; raises ValueError where there is none, or it is not for a record."""
 
     def read(self, values: Any) -> list[Event]:
         """Return the record in a state's values; empty for graphs that keep none."""
-        return list(self.loop_values(values).get("events") or []) if isinstance(values, dict) else []
+        return self.loop_values(values).get("events") or [] if isinstance(values, dict) else []
 
     def loop_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the part of a state's values that is the loop's; empty for graphs that keep no record."""
@@ -237,7 +240,7 @@ class GraphKind:
         own = {"withdraw"} if "withdraw" in update else {"feedback", "verifiers", "draft", "limits"}
         if others := sorted(update.keys() - own):
             raise ValueError(f"{', '.join(sorted(own))} are written by themselves, and not with {others[0]!r:.80}")
-        for name in ("feedback", "draft", "withdraw"):
+        for name in ("feedback", "withdraw"):
             if not isinstance(update.get(name, ""), str):
                 raise ValueError(f"{name} must be a text, not {update[name]!r:.80}")  # noqa: TRY004  (as a blank one)
         if "withdraw" in update:
@@ -274,7 +277,7 @@ class AgentKind(OwnState):
         return self.loop_values(snapshot.values)
 
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
-        """Return what reopens a run that failed: its agent goes on from the feedback, or its answer is judged."""
+        """Return the update that reopens a failed run: its agent goes on from the feedback, or its answer is judged."""
         values = snapshot.values.get(AGENT_VALUES) or {}
         if snapshot.next or values.get("stop_reason") != "failed":
             return None
@@ -284,8 +287,8 @@ class AgentKind(OwnState):
         reopened = {**values, "stop_reason": None, "judge_again": failed not in (["generate"], ["refine"])}
         last = str(snapshot.values["messages"][-1].id)
         # The answer that the failed run gave, where it is none that the agent said last.
-        given = {"messages": [RemoveMessage(last)]} if last.startswith(AGENT_ANSWER) else {}
-        return ForkPoint({AGENT_VALUES: reopened, "jump_to": "model", **given}, AGENT_END)
+        without_answer = {"messages": [RemoveMessage(last)]} if last.startswith(AGENT_ANSWER) else {}
+        return ForkPoint({AGENT_VALUES: reopened, "jump_to": "model", **without_answer}, AGENT_END)
 
 
 AGENT_ANSWER = "redraft-answer-"
@@ -293,15 +296,6 @@ AGENT_ANSWER = "redraft-answer-"
 AGENT_END = "RefineMiddleware.after_agent"
 """The node of an agent in which our middleware ends its run, or sends it back to its model."""
 OTHER, OWN_STATE, AGENT = GraphKind(), OwnState(), AgentKind()
-
-
-def attach_kind(builder: Any, kind: GraphKind) -> None:
-    """Attach its kind to a `StateGraph` that is about to be compiled.
-
-    It stays with the builder, which every copy of the compiled graph shares; LangGraph makes copies by calling the
-    class anew with the attributes it knows.
-    """
-    setattr(builder, ATTRIBUTE, kind)
 
 
 def kind_of(graph: Any) -> GraphKind:

@@ -18,14 +18,13 @@ from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
 from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, control_of, works
-from ..storage.leases import BusyThreadError
+from ..storage.leases import BusyThreadError, Leases, Runner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 
     from langchain_core.runnables import RunnableConfig
 
-    from ..storage.leases import Leases, Runner
 
 __all__ = ["BusyThreadError", "LeaseHolder", "RunLease", "StopControl", "leased", "leases_of", "request_stop"]
 

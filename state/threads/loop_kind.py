@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..checked_channels import Waiting
-from ..conversation import answer_id, conversation_of
-from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, digest, record, requirement
+from ..events import CHANGE_KINDS, CRITIQUE_KINDS, DRAFT_KINDS, Event, digest, record, requirement
 from ..first_nodes import PREPARE
 from ..langgraph_internals import INPUT_CHANNEL
 from ..limits import merged_limits
+from ..open_state import answer_id, conversation_of
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
 from ..summary import attempts, current_run, requirements, summary_of
 from .kind import Edits, ForkPoint, GraphKind
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
     from langgraph.types import StateSnapshot
 
-    from ..events import Event
+    from ..dual import Do
+
 
 __all__ = ["LoopKind"]
 
 
+@dataclass(kw_only=True, eq=False)
 class LoopKind(GraphKind):
     """The kind of the loop, and of the presets that are built on it.
 
@@ -34,28 +37,27 @@ class LoopKind(GraphKind):
         options: Of the graph, as its `task` events have them.
         own: Keys of the state that its user added.
         known_verifier: As of `GraphKind`; default: a requirement has no verifiers.
+        known_type: As of `GraphKind`; default: whatever the draft of a fork, it is a text.
+        parts: Those that the graph was wired from, for who builds others of them; `None` where they are not told.
     """
+
+    people: bool = False
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    own: Sequence[str] = ()
+    known_verifier: Callable[[str], Any] | None = None
+    known_type: Callable[[Any, Any], Do] | None = None
+    parts: Any = field(default=None, compare=False, repr=False)
 
     first_node = PREPARE
     forkable = True
     keeps_record = True
     entries = ("generate", "feedback", "check", "refine")
 
-    def __init__(
-        self,
-        *,
-        people: bool = False,
-        fingerprint: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
-        own: Sequence[str] = (),
-        known_verifier: Callable[[str], Any] | None = None,
-    ) -> None:
-        self.own = own
-        self.fingerprint = fingerprint or {}
-        self.options = options or {}
-        self.known_verifier = known_verifier
-        self.before_check = "human" if people else "feedback"
+    @property
+    def before_check(self) -> str:
         """The node that `check` follows."""
+        return "human" if self.people else "feedback"
 
     def next_step(self, snapshot: StateSnapshot, limits: Mapping[str, Any] | None) -> ForkPoint | None:
         values: Mapping[str, Any] = snapshot.values
@@ -73,7 +75,7 @@ class LoopKind(GraphKind):
         reason = values.get("stop_reason")
         if reason in REFUSED_OUTSIDE:
             reason = "failed"  # the call that was refused is made again
-        reopened = {"stop_reason": None, "answer": "", **changed}
+        reopened = {**REOPENED, **changed}
         # A draft that an agent did not finish is written anew before anybody judges it.
         if (reason == "failed" or (changed and reason != "accepted")) and _unfinished(values["events"]):
             return ForkPoint(reopened, "prepare")
@@ -123,7 +125,7 @@ class LoopKind(GraphKind):
 
     def withdrawal(self, snapshot: StateSnapshot, text: str) -> ForkPoint:
         values = snapshot.values
-        events: list[Event] = list(values.get("events") or [])
+        events: list[Event] = values.get("events") or []
         summary = summary_of(events)
         if text not in summary.standing:
             standing = ", ".join(map(repr, summary.standing)) or "none"
@@ -132,7 +134,7 @@ class LoopKind(GraphKind):
         news = record(values, requirement(text, number, "human", withdrawn=True))
         if snapshot.next:
             return ForkPoint(news, self._fork_at_checkpoint(values, snapshot.next, Edits()).as_node)
-        return ForkPoint({"stop_reason": None, "answer": "", **news}, self.before_check)
+        return ForkPoint({**REOPENED, **news}, self.before_check)
 
     def cut_off(self, values: Mapping[str, Any]) -> str | None:
         """Return the node that wrote last in a run that has no next one and no end.
@@ -149,7 +151,7 @@ class LoopKind(GraphKind):
         return node if node in NODES or node == self.before_check else None
 
     def _fork_at_checkpoint(self, values: Mapping[str, Any], following: Sequence[str], edits: Edits) -> ForkPoint:
-        events: list[Event] = list(values.get("events") or [])
+        events: list[Event] = values.get("events") or []
         upcoming = following[0] if following else None
         if not events or upcoming in {INPUT_CHANNEL, self.first_node}:
             raise ValueError("the run has not begun at this checkpoint; use rerun() to start its task anew")
@@ -190,6 +192,8 @@ class LoopKind(GraphKind):
         return "generate" if all(event["kind"] != "revision" for event in run) else "refine"
 
 
+REOPENED: Mapping[str, Any] = {"stop_reason": None, "answer": "", "structured_response": None}
+"""Of a run that goes on. What a state lacks LangGraph drops."""
 NODES = ("prepare", "generate", "feedback", "check", "refine")
 NODE_BEFORE = {"generate": "prepare", "human": "feedback", "check": "feedback"}
 """The node that has just run when this one is next; before `feedback` it is `generate` or `refine`."""
@@ -205,7 +209,7 @@ WRITERS = {
 
 
 def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> ForkPoint:
-    events: list[Event] = list(values.get("events") or [])
+    events: list[Event] = values.get("events") or []
     rounds = [draft.round for draft in attempts(events)]
     if number not in rounds:
         raise ValueError(f"there is no draft of round {number}; this run has drafts of rounds {rounds}")
@@ -233,6 +237,15 @@ def _fork_at_round(values: Mapping[str, Any], number: int, edits: Edits) -> Fork
     return ForkPoint(_fresh(values, branch, edits.limits), as_node)
 
 
+def _appended(before: Sequence[Event], after: Sequence[Mapping[str, Any]]) -> list[Event]:
+    return [*before, *record({"head": digest(before[-1]) if before else ""}, *after).get("events", [])]
+
+
+def _last_step(events: Sequence[Event]) -> Event:
+    """Return the last event that a node wrote."""
+    return next((event for event in reversed(events) if event["kind"] not in CHANGE_KINDS), events[-1])
+
+
 def _place_of_draft(events: Sequence[Event], number: int) -> int:
     """Return the place of the last draft of a round: one that is written anew stands for the one before.
 
@@ -243,15 +256,6 @@ def _place_of_draft(events: Sequence[Event], number: int) -> int:
         for position, event in enumerate(events)
         if event["kind"] in DRAFT_KINDS and event["round"] == number and not event.get("rejected")
     )
-
-
-def _appended(before: Sequence[Event], after: Sequence[Mapping[str, Any]]) -> list[Event]:
-    return [*before, *record({"head": digest(before[-1]) if before else ""}, *after).get("events", [])]
-
-
-def _last_step(events: Sequence[Event]) -> Event:
-    """Return the last event that a node wrote."""
-    return next((event for event in reversed(events) if event["kind"] not in CHANGE_KINDS), events[-1])
 
 
 def _kept_critiques(following: Sequence[Event], number: int, edits: Edits) -> list[Event]:
@@ -290,8 +294,7 @@ def _fresh(values: Mapping[str, Any], events: list[Event], limits: Mapping[str, 
         "head": digest(events[-1]),
         "limits": merged_limits(values.get("limits"), limits),
         "requirements": requirements(events),
-        "stop_reason": None,
-        "answer": "",
+        **REOPENED,
     }
 
 

@@ -5,17 +5,21 @@ Each function is written once for sync and async callers; see `redraft.state.dua
 
 from __future__ import annotations
 
+import json
 import secrets
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..dual import Do, do, do_all
+from ..dual import Do, Logic, do, do_all
 from ..summary import attempts, best_draft, rounds, run_options, summary_of
+from ..typed_answer import ANSWER_SCHEMA, checked_draft, structured_response
 from .answers import newest_question, our_questions, pending_interrupts, read_answer
-from .diffs import Diff, diff_words
-from .history import family, grow_tree, read_history, rows_of
+from .diffs import Diff, diff_fields, diff_words
+from .history import HistoryStep, ThreadTree, family, grow_tree, read_history, rows_of
 from .kind import (
     ChangedGraphError,
+    GraphKind,
     change_update,
     changes,
     compared,
@@ -24,7 +28,7 @@ from .kind import (
     made_by,
     refuse_edited,
 )
-from .lease import leases_of, request_stop
+from .lease import StopControl, leases_of, request_stop
 from .plain_threads import checkpoint_of_round, latest_round, plain_history
 from .replay import Replay, replay_record
 from .snapshots import check_stored, schemas_of, snapshot_at, snapshots
@@ -36,14 +40,10 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import Command, StateSnapshot
 
-    from ..dual import Logic
     from ..events import Event
     from ..schema import RefineOutput
     from ..storage.index import RunRow
     from ..storage.thread_rows import ThreadRows
-    from .history import HistoryStep, ThreadTree
-    from .kind import GraphKind
-    from .lease import StopControl
     from .thread import Thread
 
 __all__ = [
@@ -115,7 +115,10 @@ def replay(thread: Thread) -> Logic[Replay]:
     _, snapshot = yield from _newest(thread)
     values = thread.kind.values_of_last_run(snapshot) if thread.kind.keeps_record else {}
     own = {name: values[name] for name in thread.kind.own if name in values}
-    return replay_record(values, reopened=bool(snapshot.next), **own)
+    replayed = replay_record(values, reopened=bool(snapshot.next), **own)
+    kind = getattr(thread.graph.channels.get("structured_response"), "kind", None)
+    typed = structured_response(values["events"], kind.parsed if kind else json.loads)
+    return replace(replayed, output=cast("RefineOutput", {**replayed.output, **typed}))
 
 
 def diff(thread: Thread, other: Thread | str | None, before: int | None, after: int | None) -> Logic[Diff]:
@@ -128,7 +131,8 @@ def diff(thread: Thread, other: Thread | str | None, before: int | None, after: 
         )
     mine = yield from _record(thread)
     others = (yield from _record(other)) if other else mine
-    return diff_words(_draft(mine, before, first=other is None), _draft(others, after, first=False))
+    compare = diff_fields if ANSWER_SCHEMA in run_options(mine) else diff_words
+    return compare(_draft(mine, before, first=other is None), _draft(others, after, first=False))
 
 
 def _record(thread: Thread) -> Logic[list[Event]]:
@@ -185,8 +189,7 @@ def resume(
     thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool, control: StopControl
 ) -> Logic[RefineOutput]:
     """Run on from where the thread stands, and return the output."""
-    run_input = yield from ready(thread, limits, allow_changes)
-    return cast("RefineOutput", (yield run(thread, run_input, control)))
+    return cast("RefineOutput", (yield run(thread, (yield from ready(thread, limits, allow_changes)), control)))
 
 
 def run(thread: Thread, run_input: Any, control: StopControl) -> Do:
@@ -225,8 +228,7 @@ def ready(thread: Thread, limits: Mapping[str, Any] | None, allow_changes: bool)
 
 def answer(thread: Thread, reply: Any, at: int | None, by: str | None, control: StopControl) -> Logic[RefineOutput]:
     """Answer the question that the thread waits with, and run on."""
-    command = yield from ready_answer(thread, reply, at, by)
-    return cast("RefineOutput", (yield run(thread, command, control)))
+    return cast("RefineOutput", (yield run(thread, (yield from ready_answer(thread, reply, at, by)), control)))
 
 
 def ready_answer(thread: Thread, reply: Any, at: int | None, by: str | None) -> Logic[Command[Any]]:
@@ -258,6 +260,9 @@ def ready_answer(thread: Thread, reply: Any, at: int | None, by: str | None) -> 
     snapshot = yield from snapshot_at(thread.graph, _config(thread.thread_id), checkpoint=checkpoint)
     if changed := _changes(thread, checkpoint, snapshot, None):
         raise _changed(thread, changed)
+    if isinstance(reply, dict) and reply.get("action") == "edit":
+        edited = yield from checked_draft(thread.kind.read(snapshot.values), reply.get("draft"), thread.kind.known_type)
+        reply = {**reply, "draft": edited}
     # Read here only to refuse a bad reply before anything changes; the node reads it again.
     read_answer(reply, draft=meant[-1].value["draft"])
     # Where graphs run side by side, LangGraph wants to know whose question this answers.
@@ -315,6 +320,8 @@ def fork(
         snapshot = yield from _ending_with(thread, at, latest)
     for values in (latest.values, snapshot.values):
         refuse_edited(thread.kind, thread.thread_id, values)
+    events = thread.kind.read(snapshot.values)
+    edits["draft"] = yield from checked_draft(events, edits.get("draft"), thread.kind.known_type)
     point = thread.kind.fork_point(snapshot, at, opening=_fork_event(thread, snapshot, latest, at), **edits)
     inherited: Mapping[str, Any] = {**(snapshot.metadata or {}), **(latest.metadata or {})}
     # A saver without an index keeps preset and recipe in the metadata only.

@@ -7,25 +7,19 @@ then the whole saver reads the thread, and says what is wrong with it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
 from ..checked_values import check_values
 from ..events import DRAFT_KINDS, EventOfKind, RunValues
 from ..langgraph_internals import BRANCH_TO, INPUT_CHANNEL, JOIN, PREGEL
-from ..storage.thread_rows import OF_NO_TASK
+from ..storage.thread_rows import OF_NO_TASK, CheckpointRow, ThreadRows
 from ..summary import current_run
-from .history import steps_of
-from .replay import replay_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ..storage.thread_rows import CheckpointRow, ThreadRows
-    from .history import HistoryStep, Seen
-    from .replay import Replay
+from .history import HistoryStep, Seen, steps_of
+from .replay import Replay, replay_record
 
 __all__ = ["checkpoint_of_round", "latest_round", "plain_history", "plain_replay", "plain_state"]
 
@@ -132,22 +126,19 @@ class PlainThread:
                 rounds[checkpoint_id] = latest_round(self._added(parent), rounds[parent])
         return rounds
 
-    def _branch(self) -> list[str]:
-        """Return the newest checkpoint and those that led to it, oldest first."""
+    def _grown(self) -> Iterator[tuple[str, CheckpointRow, list[Any], Any]]:
+        """Yield each checkpoint of the branch with the record there, one list that grows where none is stored, and the
+        task."""
+        # The newest checkpoint and those that led to it.
         chain, here = [self.newest], self.rows.parents[self.newest]
         while here is not None:
             if here >= chain[-1]:
                 raise ValueError("a checkpoint is no later than its parent")
             chain.append(here)
             here = self.rows.parents[here]
-        return chain[::-1]
-
-    def _grown(self) -> Iterator[tuple[str, CheckpointRow, list[Any], Any]]:
-        """Yield each checkpoint of the branch with the record there, one list that grows where none is stored, and the
-        task."""
         record: list[Any] = []
         parent = task = None
-        for checkpoint_id, row in [(name, self.rows.load(name)) for name in self._branch()]:
+        for checkpoint_id, row in [(name, self.rows.load(name)) for name in reversed(chain)]:
             if (held := row.values.get("events")) is not None:
                 record = list(_list(held))
             elif parent is not None:

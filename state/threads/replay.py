@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..events import append_events, broken_links
+from ..events import Event, Record, broken_links
 from ..stopping import decide, error_of
 from ..summary import RunSummary, accepted_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..events import Event
     from ..schema import RefineOutput
 
 __all__ = ["Replay", "replay_record"]
@@ -86,7 +85,7 @@ def _output(events: list[Event], summary: RunSummary) -> RefineOutput:
     if last["kind"] == "verdict":
         reason = last.get("stop_reason")
         if not summary.options.get("custom_check"):
-            before = append_events([], [events[summary.start : -1]])
+            before = Record(events[summary.start : -1])
             reason = decide(before, summary.limits, out_of_steps=last.get("out_of_steps", False))
     return {
         "answer": (best.text if best else summary.said) if reason else "",

@@ -6,30 +6,26 @@ a hundred times what 10 rounds do. Here each value grows out of the one of the c
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from ..checked_channels import Writes
 from ..checked_values import check_found, naming
-from ..conversation import ConversationState
-from ..dual import adrive, do, do_all, drive
+from ..dual import Logic, adrive, do, do_all, drive
 from ..events import AGENT_RECORD, Record
+from ..open_state import ConversationState
 from .kind import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
     from langgraph.types import StateSnapshot
-
-    from ..dual import Logic
 
     Until: TypeAlias = Callable[[StateSnapshot], bool]
 
@@ -101,9 +97,9 @@ def schemas_of(graph: Any) -> tuple[type, ...]:
     if not kind_of(graph).keeps_record:
         return ()
     package = __name__.partition(".")[0]
-    known = tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
+    own_schemas = tuple(schema for schema in graph.builder.schemas if schema.__module__.partition(".")[0] == package)
     # Where a user's keys stand in all of them, the loop's are looked at all the same.
-    return known or ((ConversationState,) if kind_of(graph).own else ())
+    return own_schemas or ((ConversationState,) if kind_of(graph).own else ())
 
 
 def snapshots(graph: Any, config: RunnableConfig, until: Until | None = None) -> Logic[list[StateSnapshot]]:

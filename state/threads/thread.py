@@ -8,7 +8,7 @@ from ..dual import adrive, drive
 from . import operations
 from .answers import answer_of
 from .kind import kind_of
-from .lease import BusyThreadError, LeaseHolder, leased
+from .lease import BusyThreadError, LeaseHolder, StopControl, leased
 from .operations import UnknownThreadError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..schema import RefineOutput
     from .diffs import Diff
     from .history import HistoryStep, ThreadTree
-    from .lease import StopControl
     from .replay import Replay
 
 __all__ = ["BusyThreadError", "Thread", "UnknownThreadError"]

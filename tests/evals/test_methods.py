@@ -15,7 +15,9 @@ from redraft.evals.run.run_folder import ResultFile
 from redraft.evals.run.runner import run_method
 from redraft.graphs.math_problems import FEW_SHOT_PROMPT
 from redraft.graphs.preset import Preset
+from redraft.graphs.registry import build_preset
 from redraft.models import ScriptedModel, chat_model
+from redraft.state.threads.kind import kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -264,6 +266,15 @@ def test_a_preset_is_a_method_by_its_name(
     assert (record.error, record.is_correct, len(model.calls)) == (None, True, calls)
     other = build_method(name, "numeric", ScriptedModel([]), **{**options, "memory": "last"})
     assert other.prompts_sha256 != build_method(name, "numeric", ScriptedModel([]), **options).prompts_sha256
+
+
+@pytest.mark.parametrize(("name", "kind"), [("zero-shot", "numeric"), ("few-shot", "numeric"), ("majority-3", "exact")])
+def test_a_baseline_is_the_preset_of_its_name(name: str, kind: Any) -> None:
+    """`eval --methods majority-3` runs the graph of `run --graph majority-3`, with the prompt for this kind."""
+    method = build_method(name, kind, ScriptedModel([]))
+    preset = build_preset(name, ScriptedModel([]), generate_prompt=method.prompts["generate"])
+    assert kind_of(method.graph).fingerprint == kind_of(preset).fingerprint
+    assert method.graph.get_name() == preset.get_name() == name
 
 
 def test_one_lookup_finds_methods_and_presets() -> None:

@@ -174,5 +174,5 @@ def test_without_the_extra_the_error_says_what_to_install(
 ) -> None:
     """Someone without scipy or statsmodels reads which extra brings them."""
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=r'pip install "redraft\[evals\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[evals\]"'):
         paired([True] * n, [True] * (n - 1) + [False])  # sizes that nothing before has cached

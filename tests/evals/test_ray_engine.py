@@ -317,7 +317,7 @@ async def test_a_missing_extra_is_named(file: ResultFile, monkeypatch: pytest.Mo
     """Without Ray a user reads what to install."""
     monkeypatch.setitem(sys.modules, "ray", None)
     given = job("postgresql://host/db", "local")
-    with pytest.raises(ImportError, match=r'pip install "redraft\[ray\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[ray\]"'):
         await run_on_ray(given, sums(1), file)
-    with pytest.raises(ImportError, match=r'pip install "redraft\[ray\]"'), ray_cluster(None, workers=1):
+    with pytest.raises(ImportError, match=r'pip install "\.\[ray\]"'), ray_cluster(None, workers=1):
         pass

@@ -67,6 +67,18 @@ async def test_a_problem_that_another_worker_finished_costs_nothing(
     assert {name: one["output"] for name, one in first.items()} == {name: one["output"] for name, one in again.items()}
 
 
+async def test_a_worker_asks_the_critic_that_is_named(postgres_url: str, serve: Callable[..., Any]) -> None:
+    """`--critic checklist:self` on Ray: the model that writes is asked the checklist's questions about its draft."""
+    server = serve(lambda request: "yes" if "yes or no" in request["messages"][-1]["content"] else "#### 2")
+    worker = Worker(1)
+    named = job(postgres_url, server.spec, method="self-refine-2", critic="checklist:self")
+    outcome = await worker.solve(named, "run/p-1", SUMS[1].task)
+    await worker.close()
+    assert (outcome["error"], outcome["output"]["stop_reason"]) == (None, "accepted")
+    assert outcome["output"]["accepted_by"].startswith("checklist:self")
+    assert len(server.requests) == 1 + 4
+
+
 async def test_a_call_that_comes_twice_is_one_run(postgres_url: str, serve: Callable[..., Any]) -> None:
     """When Ray's connection hiccups and the driver asks again, the problem is not run beside itself."""
     server = serve(lambda request: "#### 4", delay_s=0.05)

@@ -1,4 +1,4 @@
-"""Predicted accuracy: a user sees where the accept, fix and break rates lead, beside what was measured."""
+"""Rates of rounds: a user sees what was accepted, given up, fixed and broken where a round was left."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import pytest
 pytest.importorskip("scipy", reason="the extra evals is not installed")
 pytest.importorskip("statsmodels", reason="the extra evals is not installed")
 
-from redraft.evals.analysis.paired import proportion
 from redraft.evals.analysis.round_rates import (
-    RoundRates,
     answers_right,
     drafts_right,
-    predicted_accuracy,
     rejected_revisions,
     round_rates,
 )
@@ -41,11 +38,6 @@ def run_of(drafts: str, stop: str = "max_rounds") -> ResultRecord:
     fields |= {"is_correct_per_feedback": stop == "accepted", "num_iterations": max(len(drafts) - 1, 0)}
     fields |= {"total_tokens": 1, "oracle": False, "seconds": 1, "stop_reason": stop, "iterations_log": log}
     return ResultRecord(**fields)
-
-
-def rates(**given: tuple[int, int]) -> RoundRates:
-    names = ("accept_right", "accept_wrong", "give_up", "fixed", "broken")
-    return RoundRates(**{name: proportion(*given.get(name, (0, 0))) for name in names})
 
 
 def test_drafts_are_read_round_by_round() -> None:
@@ -84,48 +76,3 @@ def test_rates_are_measured_where_a_round_was_left() -> None:
         "fixed": (2, 4),
         "broken": (1, 1),
     }
-
-
-def test_the_prediction_follows_the_rates_by_hand() -> None:
-    """Half right at first, 80% of right and 25% of wrong drafts accepted, half fixed and half broken: 63.8%, 70.3%."""
-    given = rates(accept_right=(8, 10), accept_wrong=(1, 4), give_up=(0, 9), fixed=(1, 2), broken=(1, 2))
-    assert predicted_accuracy(given, first=0.5, rounds=2) == pytest.approx([0.5, 0.6375, 0.7028125])
-    halved = rates(accept_right=(8, 10), accept_wrong=(1, 4), give_up=(1, 2), fixed=(1, 2), broken=(1, 2))
-    assert predicted_accuracy(halved, first=0.5, rounds=1) == pytest.approx([0.5, 0.5 - 0.025 + 0.09375])
-
-
-@pytest.mark.parametrize(
-    ("given", "after"),
-    [
-        (rates(), 0.4),
-        (rates(fixed=(3, 3)), 0.9),
-        (rates(fixed=(3, 3), accept_wrong=(3, 3)), 0.4),
-        (rates(broken=(3, 3)), 0.0),
-        (rates(broken=(3, 3), accept_right=(3, 3)), 0.4),
-    ],
-    ids=["nothing known", "all fixed", "fooled", "all broken", "saved by the judge"],
-)
-def test_the_extremes_are_as_one_expects(given: RoundRates, after: float) -> None:
-    """A perfect fixer reaches every problem that has a draft, unless wrong drafts are accepted before."""
-    assert predicted_accuracy(given, first=0.4, rounds=1, drafted=0.9)[1] == pytest.approx(after)
-
-
-def test_one_round_is_predicted_as_measured() -> None:
-    """With a single round nothing is pooled, so prediction and measurement are the same."""
-    records = [run_of("r", "accepted"), run_of("w", "accepted"), *map(run_of, ("rr", "rw", "wr", "wr", "ww"))]
-    found = predicted_accuracy(round_rates(records, max_rounds=1), first=3 / 7, rounds=1)
-    assert found[1] == pytest.approx(sum(drafts_right(record)[-1] for record in records) / 7)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first": 0.5, "rounds": -1}, "rounds must be 0 or more, not -1"),
-        ({"first": 0.5, "rounds": 1, "drafted": 0.4}, "not 0.5 and 0.4"),
-        ({"first": 1.5, "rounds": 1}, "must be shares"),
-    ],
-)
-def test_impossible_shares_are_refused(options: dict[str, Any], message: str) -> None:
-    """The message names what is out of range."""
-    with pytest.raises(ValueError, match=message):
-        predicted_accuracy(rates(), **options)

@@ -29,7 +29,7 @@ from redraft.nodes.agents.react import react_agent
 from redraft.nodes.agents.tool_critics import calculator_tool, search_tool, tool_critic
 from redraft.nodes.critics.critics import verifier_critic
 from redraft.state import Critique, Limits, Thread, open_checkpointer
-from redraft.state.conversation import conversation_of
+from redraft.state.open_state import conversation_of
 from typing_extensions import TypedDict
 
 TASK = "What is 17 times 3, plus 4?"

@@ -11,7 +11,7 @@ from langgraph.channels import EphemeralValue
 from redraft.graphs import build_agent_graph, build_math_graph, build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Thread, open_checkpointer
-from redraft.state.conversation import ConversationInput, conversation_of
+from redraft.state.open_state import ConversationInput, conversation_of
 from redraft.state.schema import RefineState
 
 CHAT: Any = {"configurable": {"thread_id": "chat"}}

@@ -133,7 +133,8 @@ def test_a_text_that_the_record_has_is_kept_once(key: str | None, is_async: bool
     """A long reply stands in the journal until its step is saved, and then in the record alone; the run is gone through
     again without a call, here and in the database that a file of it is imported into. One whose text is gone is
     refused."""
-    draft, verdict, last = "a lamp" * 250, "The lamp is dark." * 100, "a bright lamp" * 100
+    verdict = " ".join(f"Line {number} lacks the lamp." for number in range(100))
+    draft, last = "a lamp" * 250, "a bright lamp" * 100
     model = ScriptedModel([draft, verdict, last, "no issues"])
     path = tmp_path / "runs.sqlite"
     with open_checkpointer(path, key=key) as saver, open_checkpointer("memory") as other:

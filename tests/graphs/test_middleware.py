@@ -653,4 +653,4 @@ def test_without_langchain_the_error_says_what_to_install() -> None:
     """Only who uses the middleware needs LangChain's agents."""
     code = "import sys; sys.modules['langchain'] = None; import redraft.graphs; redraft.graphs.RefineMiddleware"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'ImportError: RefineMiddleware needs LangChain\'s agents: pip install "redraft[agents]"' in found.stderr
+    assert 'ImportError: RefineMiddleware needs an extra: pip install ".[agents]" in a checkout' in found.stderr

@@ -8,6 +8,7 @@ import pytest
 from redraft import (
     Critique,
     Thread,
+    build_reasoning_graph,
     build_refine_graph,
     human_critic,
     model_critic,
@@ -110,6 +111,16 @@ def test_its_own_verifier_decides_beside_those_of_the_graph(saver: Any) -> None:
     judged = [(one["round"], one["accepted"]) for one in output["events"] if one["by"] == "uses_words:winter"]
     assert judged[:2] == [(0, False), (1, False)]
     assert thread.replay().matches
+
+
+def test_a_wish_with_a_verifier_is_looked_at_in_the_last_text_of_reasoning(saver: Any) -> None:
+    """Whoever judges the last improvement otherwise, a program tells if the wish is met in it."""
+    model = ScriptedModel(["A river.", "More.", "A long river.", "A river in winter.", "Fine."])
+    graph = build_reasoning_graph(model, iterations=1, checkpointer=saver)
+    graph.invoke({"task": "A river."}, {"configurable": {"thread_id": "one"}})
+    fork = Thread(graph, "one").fork(at=0, feedback=WINTER, verifiers=["uses_words:winter"])
+    output = fork.resume()
+    assert (output["answer"], states(output)) == ("A river in winter.", [(WINTER, "satisfied")])
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,14 @@ from redraft.graphs.rubric import DEFAULT_RUBRIC, RUBRIC_GENERATE_PROMPT, build_
 from redraft.models import ScriptedModel, chat_model
 from redraft.models.weights import smollm2_path
 from redraft.nodes.critics.critics import human_critic
-from redraft.nodes.rubric.assessments import assessment_of, refinement_metadata, refinement_metrics
-from redraft.nodes.rubric.rubrics import Dimension, QualityAssessment, Rubric
+from redraft.nodes.rubric.rubrics import (
+    Dimension,
+    QualityAssessment,
+    Rubric,
+    assessment_of,
+    refinement_metadata,
+    refinement_metrics,
+)
 from redraft.state import Critique, Limits, Thread, open_checkpointer
 from redraft.state.summary import attempts
 

@@ -214,7 +214,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     """Without xllamacpp the message gives the command, before anything is downloaded."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "xllamacpp" else find(name, *a))
-    with pytest.raises(ImportError, match=r'pip install "redraft\[local\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[local\]"'):
         chat_model("local")
 
 

@@ -74,7 +74,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
     module._static.cache_clear()
     monkeypatch.setitem(sys.modules, "wordllama", None)
-    with pytest.raises(ImportError, match=r'pip install "redraft\[retrieval\]".*embeddings='):
+    with pytest.raises(ImportError, match=r'pip install "\.\[retrieval\]".*embeddings='):
         embeddings("static")
     module._static.cache_clear()
 

@@ -10,7 +10,7 @@ from redraft.models import ScriptedModel
 from redraft.nodes import Arm, has_length
 from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.refine import REFINE_PROMPT
-from redraft.nodes.verify.text_verifiers import matches
+from redraft.nodes.verify.text_verifiers import matches, wish
 
 TASK = {"task": "Write about a river."}
 SHORT = has_length(max_words=8)
@@ -56,6 +56,28 @@ def test_each_rung_is_another_way_to_ask(run: Any) -> None:
     assert output["events"][-1]["text"] == why
 
 
+def test_a_sentence_with_a_forbidden_word_is_rewritten_alone(run: Any) -> None:
+    """The model sees that sentence and no other; the rest of the text stays letter for letter."""
+    quiet = matches(r"(?s)^(?!.*[Ll]oud).*$")
+    model = ScriptedModel(["A storm. It is Loud and long. It ends.", "Sure, here it is:\nIt roars and is long."])
+    output = run(build_refine_graph(model, verifiers=[quiet, has_length(min_words=8)]), TASK)
+    assert (output["answer"], output["stop_reason"]) == ("A storm. It roars and is long. It ends.", "accepted")
+    first, anew = asked(model)
+    assert '- It does not use "loud".' in first
+    assert "It is Loud and long." in anew
+    assert "A storm." not in anew
+    assert revisions(output)[0]["refiner"] == "mend"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "word"),
+    [(r"(?i)^(?!.*\bice cream\b).*$", "ice cream"), ("^(?!.*very)", "very"), ("^(?!.*a|b)", ""), ("^- very$", "")],
+)
+def test_a_pattern_that_forbids_a_word_says_which(pattern: str, word: str) -> None:
+    """Its wish is in words where it forbids one and nothing else."""
+    assert wish(matches(pattern)).startswith(f'It does not use "{word}".') is bool(word)
+
+
 def test_what_a_model_wrote_is_edited_where_all_verifiers_then_accept(run: Any) -> None:
     """A reply that is right but for a preface or a sentence too many counts, and its event says that it was edited."""
     model = ScriptedModel(["A lake.", "Sure, here it is, as short as wanted:\nA river runs by."])
@@ -83,7 +105,7 @@ def test_a_verifier_of_ones_own_has_a_wish(run: Any) -> None:
         """
         return Critique("", accepted=True)
 
-    for critic, wish in (
+    for critic, told in (
         (verifier_critic(rhymes), "- The last two lines rhyme."),
         (verifier_critic(rhymes, wants="It rhymes."), "- It rhymes."),
         (verifier_critic(rhymes, oracle=True), ""),
@@ -92,8 +114,8 @@ def test_a_verifier_of_ones_own_has_a_wish(run: Any) -> None:
         model = ScriptedModel(["A river."])
         run(build_refine_graph(model, critics=[critic]), TASK)
         assert asked(model)[0] == f"{TASK['task']}" + (
-            f"\n\nThe text must meet all of these:\n{wish}\n\nReply with the text only: no preface, no comment."
-            if wish
+            f"\n\nThe text must meet all of these:\n{told}\n\nReply with the text only: no preface, no comment."
+            if told
             else ""
         )
 
@@ -144,7 +166,7 @@ def test_a_pattern_is_shown_as_an_example_of_its_form(pattern: str, form: str, r
     assert f"of this form, with words in place of each …:\n{form}" in asked(model)[0].replace("has this", "of this")
 
 
-@pytest.mark.parametrize("pattern", [r"(?s)^(?!.*bitter).*$", r"(a)\1", r".*", r"x{5000}"])
+@pytest.mark.parametrize("pattern", [r"(?s)^(?!.*bitter|.*sour).*$", r"(a)\1", r".*", r"x{5000}"])
 def test_a_pattern_that_no_example_can_show_is_told_as_it_is(pattern: str, run: Any) -> None:
     """What a pattern forbids, or refers back to, stays a regular expression."""
     model = ScriptedModel(["x"])

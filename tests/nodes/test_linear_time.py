@@ -15,8 +15,9 @@ from langchain_core.messages import AIMessage
 from redraft.evals.datasets import dataset, scorers
 from redraft.faces.views import console
 from redraft.models import control_tokens, server_replies, specs, thoughts
+from redraft.models.schema_requests import unfenced
 from redraft.nodes.agents import react
-from redraft.nodes.critics import model_critic, program_critic, structured_replies
+from redraft.nodes.critics import model_critic, points, program_critic, structured_replies
 from redraft.nodes.reasoning import pipeline_language
 from redraft.nodes.rubric import critic as rubric_critic
 from redraft.nodes.verify import (
@@ -63,7 +64,10 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     ),
     "stop_phrase": (lambda text: replies.is_stop_phrase(text, "no issues"), [".", "*", " ", "no issues. "]),
     "refused": (replies.refused, ["i can't help. ", "i'm sorry, ", "as an ai ", "i can't help a"]),
-    "opened": (gate.opened, ["sure! ", "here is a ", "sure, here is a text", "let me know if ", "a\n", "the text. "]),
+    "opened": (
+        gate.opened,
+        ["sure! ", "here is a ", "sure, here is a text", "let me know if ", "a\n", "the text. "],
+    ),
     "no_draft": (gate.no_draft, ["the text must be ", "i'm ready ", "hello. ", "i can't provide a ", "as an ai "]),
     "rejection": (
         lambda text: replies.rejection(WORDS, earlier=[], critique=WORDS + text),
@@ -125,7 +129,8 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     "matches": (lambda text: text_verifiers.matches("(a*)*b$")("", text), ["a", "ab", "\n"]),
     "json_draft": (lambda text: SCHEMA("", text), ["[", '"', "[]", "```", " ", "{}", '"a\\']),
     "json_reply": (structured_replies._json_object, ["```json\n", " ", "\t", '{"a":', "\n", "9"]),
-    "json_fence": (lambda text: structured_replies.unfenced(f"```\n{text}"), [" ", "\t", "`", "\n"]),
+    "labelled_points": (points.read_points, ["Quote:", "\n", " ", "1. ", "**", "a", ".", "! "]),
+    "json_fence": (lambda text: unfenced(f"```\n{text}"), [" ", "\t", "`", "\n"]),
     "text_calls": (
         lambda text: react.read_text_calls(AIMessage(text), ["a"]),
         ["<tool_call>", "<tool_call> ", "```\n", "```", " "],

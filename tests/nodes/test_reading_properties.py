@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
 from redraft.models import ScriptedModel
 from redraft.models.control_tokens import without_control_tokens
 from redraft.nodes.critics.critics import model_critic
@@ -127,9 +126,8 @@ def test_a_revision_is_read_as_far_as_its_critique_may_reach(critique: list[str]
 @given(verdicts)
 def test_a_verdict_counts_only_if_it_is_whole(given_verdict: Any) -> None:
     """It accepts with a true, a score from 0 to 1 and a feedback, and with nothing else in it."""
-    reply = AIMessage(json.dumps(given_verdict))
-    critic = model_critic(ScriptedModel([], structured=True))
-    critique = critic.read({"raw": reply, "parsed": given_verdict})
+    model = ScriptedModel([json.dumps(given_verdict)], structured=True)
+    critique = model_critic(model, prompt=VERDICT_PROMPT)("Write.", "a draft", ())
     score = given_verdict.get("score")
     whole = (
         given_verdict.keys() == {"feedback", "score", "accepted"}
@@ -141,6 +139,20 @@ def test_a_verdict_counts_only_if_it_is_whole(given_verdict: Any) -> None:
     )
     assert critique.accepted == (given_verdict["accepted"] if whole else None)
     assert critique.score == (score if whole else None)
+
+
+points = st.fixed_dictionaries(
+    dict.fromkeys(["quote", "problem", "better"], st.sampled_from(["", "lamp", "A lamp.", "the sea", "none"]))
+)
+
+
+@given(st.lists(points, max_size=6) | st.text(max_size=30), st.booleans())
+def test_points_change_no_verdict(feedback: Any, accepted: bool) -> None:
+    """Whatever a judge quotes, and however much of it is left out, its verdict and its score stay what they are."""
+    reply = json.dumps({"feedback": feedback, "score": 0.5, "accepted": accepted})
+    critique = model_critic(ScriptedModel([reply], structured=True), points=True)("Write.", "A lamp shines.", ())
+    assert (critique.accepted, critique.score) == (accepted, 0.5)
+    assert accepted or critique.text
 
 
 @given(values | verdicts, st.text(max_size=5), st.text(max_size=5))

@@ -196,5 +196,5 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     for module in ("bm25s", "qdrant_client"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(ImportError, match=r'pip install "redraft\[retrieval\]"'):
+            with pytest.raises(ImportError, match=r'pip install "\.\[retrieval\]"'):
                 DocumentIndex(documents=[Document("x")], embeddings=embeddings())

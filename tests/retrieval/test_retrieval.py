@@ -310,7 +310,7 @@ def test_a_model_sees_what_was_found_and_asks_for_what_is_missing(run: Any, gard
     assert f"5 passages of 4 documents, confidence {first.confidence:.2f} of 1." in asked
     for found in first.results:
         assert f"{' '.join(found.text.split())[:150]}\n" in asked
-        assert f"similarity {found.similarity:.2f}, rank score {found.score:.4f}, {found.source}: " in asked
+        assert f"similarity {found.similarity:.2f}, score {found.score:.4f}, {found.source}: " in asked
     assert queries(output, number=1) == [
         ("keep potatoes in the dark", "model"), ("storing crops", "model"), ("cool cellar", "model"),
     ]  # fmt: skip
@@ -428,6 +428,37 @@ def test_the_result_is_a_fold_over_the_record(run: Any, garden: Any) -> None:
     assert all(found.sub_query in asked and found.source and found.id for found in result.results)
     with pytest.raises(ValueError, match="no plan of a search"):
         retrieval_result({"events": []})
+
+
+def test_each_part_of_a_question_has_a_passage_and_scores_fall(run: Any) -> None:
+    """Of a question in two parts the short list holds a passage for each, and its scores are in its order."""
+    task = {"task": "How do I store potatoes, and how do I keep slugs off the lettuce?"}
+    found = retrieval_result(run(build_retrieval_graph(GARDEN, top_k=2), task)).results
+    assert {"Slugs", "Potatoes"} <= {word for one in found for word in ("Slugs", "Potatoes") if word in one.heading}
+    wide = [one.score for one in retrieval_result(run(build_retrieval_graph(GARDEN, top_k=8), task)).results]
+    assert wide == sorted(wide, reverse=True)
+
+
+def test_an_answer_that_leaves_a_part_open_is_not_accepted(run: Any) -> None:
+    """Right as it is, it ends undecided, says which part is open, and tells the confidence in each."""
+    chess = "who won the chess olympiad of 1998"
+    model = ScriptedModel(["Potatoes are stored in the dark [1]."] * 4)
+    fixed = Document("Potatoes are stored in the dark.", metadata={"source": "a.md", "id": "A-1", "score": 5})
+    graph = build_retrieval_graph([fixed], model=model, answer=True, confidence_threshold=0.3)
+    output = run(graph, {"task": f"How are potatoes stored and {chess}?"})
+    result = retrieval_result(output)
+    assert (output["stop_reason"], len(model.calls), result.open_parts) == ("undecided", 1, [chess])
+    assert result.parts[chess] < 0.3 < result.parts["How are potatoes stored"]
+    assert result.plan["reason"] == "It has 2 parts: a query for each."
+    assert "leaves open" in output["events"][-1]["text"]
+
+
+def test_an_id_and_a_score_of_ones_own_come_back() -> None:
+    """What a document has under a name of ours stands beside it."""
+    document = Document("Potatoes are stored in the dark.", metadata={"source": "a.md", "id": "A-1", "score": 5})
+    (passage,) = as_retriever(build_retrieval_graph([document])).invoke("How are potatoes stored?")
+    assert passage.metadata["metadata"] == {"id": "A-1", "score": 5}
+    assert passage.metadata["id"] != "A-1"
 
 
 def test_of_a_question_in_parts_the_open_one_is_named(run: Any) -> None:

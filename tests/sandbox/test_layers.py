@@ -136,7 +136,7 @@ def test_denied_namespaces_mean_the_filter_alone(tmp_path: Path, alone: Callable
 def test_where_nothing_can_run_one_line_says_what_to_install() -> None:
     """A machine without any layer refuses at build, and names the packages that would help."""
     (refusal,) = _build("monty", "bubblewrap", "seccomp", hidden=("pydantic_monty", "pyseccomp"))
-    assert refusal.startswith("refused: no sandbox can run here: monty needs pip install 'redraft[sandbox]'")
+    assert refusal.startswith("refused: no sandbox can run here: monty needs pip install '.[sandbox]' in a checkout")
     if sys.platform == "linux":
         assert "libseccomp2" in refusal
 

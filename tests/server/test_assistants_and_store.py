@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
@@ -180,3 +181,17 @@ def test_what_is_kept_is_encrypted(start_server: Any, tmp_path: Any, monkeypatch
     with get_sync_client(url=start_server(db=str(path)).url) as client:
         assert client.store.get_item(["a"], key="x")["value"] == {"said": "marigold"}
         assert client.assistants.get("one")["metadata"] == {"said": "marigold"}
+
+
+def test_a_filter_names_a_hundred_fields_at_most(server: Any) -> None:
+    """A filter, or a selection, of more fields is refused in words before anything is looked through."""
+    few, many = ({f"n{at}": None for at in range(number)} for number in (100, 101))
+    searches = {"/store/items/search": "filter", "/threads/search": "metadata", "/assistants/search": "metadata"}
+    for path, name in searches.items():
+        assert httpx.post(f"{server.url}{path}", json={name: few}).status_code == 200
+        refused = httpx.post(f"{server.url}{path}", json={name: many})
+        assert refused.status_code == 422
+        assert "at most 100 names, not 101" in refused.json()["error"]["message"]
+    assert httpx.post(f"{server.url}/threads/search", json={"select": [*many]}).status_code == 422
+    faulty = httpx.post(f"{server.url}/threads/prune", json={"thread_ids": [1] * 900})
+    assert "too many faults" in faulty.json()["error"]["message"]

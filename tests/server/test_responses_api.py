@@ -176,3 +176,37 @@ def test_nobody_reads_the_responses_of_another(served: Served, tokens: Any) -> N
     with pytest.raises(openai.BadRequestError, match="not found"):
         other.responses.create(**ASKED, previous_response_id=made.id)
     assert mine.responses.retrieve(made.id).output_text == "A long boat."
+
+
+def test_a_hostile_schema_neither_holds_the_server_up_nor_imports(served: Served) -> None:
+    """A schema whose readings multiply ends as a refusal in the reply; the name of a type is no schema, and nothing is
+    imported for it."""
+    pairs = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(25)} | {"a25": {"type": "null"}}
+    form = {"name": "x", "schema": {"$defs": pairs, "$ref": "#/$defs/a0"}}
+    url, _ = served(ScriptedModel(["1"]))
+    asked: Any = {"model": "redraft-refine", "messages": [{"role": "user", "content": "1"}]}
+    reply = client(url, timeout=300, max_retries=0).chat.completions.create(
+        **asked, response_format={"type": "json_schema", "json_schema": form}, extra_body={"limits": {"max_rounds": 0}}
+    )
+    assert "no draft fits the schema" in str(reply.choices[0].message.refusal)
+    body = {"input": {"task": "1"}, "config": {"configurable": {"answer_type": "os:system"}}}
+    refused = httpx.post(f"{url}/runs/wait", json={"agent_id": "refine", **body}, trust_env=False)
+    assert refused.status_code in (400, 422)
+
+
+def test_a_typed_draft_may_be_an_object_and_options_may_stand_in_configurable(served: Served) -> None:
+    """The draft of an input and of a fork is an object where the answer has a type, and only there; LangGraph's clients
+    may give the type where they give everything else."""
+    url, _ = served(ScriptedModel([]))
+    schema = json.dumps({"type": "object", "required": ["name"]})
+    run: Any = {"assistant_id": "refine", "input": {"task": "A boat.", "draft": {"name": "Ann"}}}
+    typed = {**run, "config": {"configurable": {"answer_type": schema, "user_id": "ann"}}}
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as ask:
+        ask.post("/threads", json={"thread_id": "boat"}).raise_for_status()
+        ended = ask.post("/threads/boat/runs/wait", json=typed).raise_for_status().json()
+        assert (ended["stop_reason"], ended["structured_response"]) == ("accepted", {"name": "Ann"})
+        fork = ask.post("/threads/boat/fork", json={"at": 0, "draft": {"name": "Bo"}}).raise_for_status().json()
+        again = ask.post(f"/threads/{fork['thread_id']}/runs/wait", json={"assistant_id": "refine"}).json()
+        assert again["structured_response"] == {"name": "Bo"}
+        assert ask.post("/threads/boat/fork", json={"at": 0, "draft": {"title": "Bo"}}).status_code == 422
+        assert ask.post("/runs/wait", json=run).status_code == 422

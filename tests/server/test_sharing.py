@@ -12,8 +12,9 @@ import pytest
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.server import Engine, Settings
-from redraft.server.engine.records import ThreadRecord, open_records
+from redraft.server.engine.records import open_records
 from redraft.server.engine.runs import Caller, QueueFullError, Run, Submission
+from redraft.server.engine.thread_records import ThreadRecord
 from redraft.state import open_checkpointer
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pytest
 from redraft.models import ScriptedModel
 from redraft.server import Engine, Settings
 from redraft.server.engine.ownership import LOCAL
-from redraft.server.engine.records import ThreadRecord
 from redraft.server.engine.runs import Run
+from redraft.server.engine.thread_records import ThreadRecord
 from redraft.state.storage.leases import this_process
 
 if TYPE_CHECKING:

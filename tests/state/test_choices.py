@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from redraft.state.choices import Arm, choose, latest_choice
-from redraft.state.events import append_events, record
+from redraft.state.checked_channels import append_events
+from redraft.state.events import record
 from redraft.state.limits import Limits
-from redraft.state.stopping import decide
+from redraft.state.stopping import Arm, choose, decide, latest_choice
 from redraft.state.threads.replay import replay_record
 
 TRIED = [Arm("sample", 2), Arm("revise", 1), Arm("repair", 2, needs="tests"), Arm("pair", 1, drafts=2)]

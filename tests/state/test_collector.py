@@ -16,12 +16,22 @@ from redraft.state import collector
 from redraft.state.collector import THRESHOLDS, StepCount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from redraft.state import Critique
 
 
-def test_the_outermost_block_sets_the_collector_and_puts_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _untuned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begin with nothing frozen, as a user's process does, and not with what the suite freezes of its own objects."""
+    monkeypatch.setattr(collector, "gc", gc)
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+def test_the_outermost_block_sets_the_collector_and_puts_it_back() -> None:
     """A service that is tuned can start a batch that tunes itself, and is tuned afterwards; after both, nothing is."""
-    monkeypatch.setattr(collector, "gc", gc)  # and not what keeps the suite's own objects frozen
     before = gc.get_threshold()
     with redraft.tuned_gc():
         with redraft.tuned_gc():

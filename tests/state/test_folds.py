@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from redraft.state.events import append_events, broken_links, record, task_event
+from redraft.state.checked_channels import append_events
+from redraft.state.events import broken_links, record, task_event
 from redraft.state.stopping import STOP_REASONS, decide
 from redraft.state.summary import attempts, best_draft, latest_draft, rounds, usage_total
 from redraft.state.usage import NO_USAGE, add_usage

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redraft.nodes.rubric.rubrics import Dimension, Judgement, Rubric, assess
+from redraft.state.checked_channels import append_events
 from redraft.state.critique import Critique
-from redraft.state.events import append_events, broken_links, record
+from redraft.state.events import broken_links, record
 from redraft.state.limits import Limits, merged_limits
 from redraft.state.stopping import STOP_REASONS, decide, spent_budget
 from redraft.state.summary import (

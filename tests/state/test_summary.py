@@ -9,7 +9,8 @@ import random
 from typing import Any
 
 import pytest
-from redraft.state.events import Record, append_events, frozen, record
+from redraft.state.checked_channels import append_events
+from redraft.state.events import Record, frozen, record
 from redraft.state.limits import limits_in_force
 from redraft.state.retrievals import latest_retrieval
 from redraft.state.stopping import decide, since_verdict

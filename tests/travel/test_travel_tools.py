@@ -208,6 +208,11 @@ def test_a_plan_is_checked_against_its_days_money_and_calendar(
         ("May 3-7", 5),
         ("3 to 7 May", 5),
         ("Dec. 28 to Jan. 3", 7),
+        ("3rd to 7th of May", 5),
+        ("between May 3 and May 7", 5),
+        ("5/3 to 5/7", 5),
+        ("03.05.–07.05.2027", 5),
+        ("5/3 to 5/4", None),
         ("May 30 to June 3, 2027", 5),
         ("Feb 27 to March 2", None),
         ("Decide 2-3 hotels in Rome", None),
@@ -249,6 +254,11 @@ def test_how_long_a_trip_is_is_read_or_left_open(task: str, days: int | None) ->
         ("a budget of 50 a day", None),
         ("budget 2000-3000", None),
         ("a budget trip in May 2027", None),
+        ("for 3 days, budget 3000$.", "3000"),
+        ("Rome for 3k.", "3000"),
+        ("Rome with 3 grand, 5 days", "3000"),
+        ("for 2 grand hotels", None),
+        ("run 3k in Rome", None),
         ("budget 2 people", None),
     ],
 )
@@ -256,6 +266,13 @@ def test_a_budget_is_read_as_people_write_it_or_left_open(text: str, amount: str
     """Points, commas, spaces and thousands; an amount for each day or person, or one of several, is no budget."""
     found = budget_in(text)
     assert (found[1] if found else None) == (Decimal(amount) if amount else None)
+
+
+def test_a_budget_without_a_currency_is_in_that_of_the_plan() -> None:
+    """Where a plan has one currency, what it costs is compared with "3k" as well."""
+    plan = "Day 1: hotel, $3000. Day 2: hotel, $3000.\nTotal: $6000"
+    assert "6000 USD" in feasibility("Two days in Rome for 3k.", plan)[1]
+    assert feasibility("Two days in Rome for 7k.", plan) == (1.0, "")
 
 
 @pytest.mark.parametrize(

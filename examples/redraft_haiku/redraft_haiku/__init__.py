@@ -30,4 +30,4 @@ PRESET = Preset(
     options=(Option("lines", int, "--lines", "How many lines the poem has (default: 3).", metavar="N", least=1), HUMAN),
 )
 SEASON = CriticKind("season", "whether a poem is of this season", _season, "SEASON")
-LINES = VerifierKind("lines", _lines, "N")
+LINES = VerifierKind("lines", _lines, "N", line="it has so many lines")

@@ -1,124 +1,97 @@
-"""`redraft tune`, and `--prompts` of the commands that take what it found."""
+"""`redraft tune`: recorded runs tell which rung of the ladder mends drafts, and at what price."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redraft.faces.run_config import RunConfig
-from redraft.graphs.math_problems import build_math_graph
-from redraft.models import ScriptedModel
-from redraft.nodes import builder_prompts
-from redraft.state import open_checkpointer
 
-PROMPTS = {
-    "generate": "GENERATE {task}",
-    "refine": "REFINE {task} {history} {draft} {feedback}",
-    "critic": "JUDGE {task} {draft} or say SOLUTION_IS_CORRECT",
-}
+LONG, BETTER = "A boat drifts down the wide and silent river.", "A river boat."
+TASK = ("run", "Write about a boat.", "--verify", "length:3 words", "--verify", "uses_words:river")
+"""Of the long text no edit fits: the word stands at its end."""
 
 
-@pytest.fixture
-def prompts(tmp_path: Path) -> str:
-    """A file as `redraft tune` writes it."""
-    path = tmp_path / "prompts.json"
-    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in PROMPTS.items()}
-    path.write_text(json.dumps({"format": 1, "kind": "numeric", "prompts": PROMPTS, "prompts_sha256": hashes}))
+def everyday(path: Path, **brought: tuple[int, int, int]) -> str:
+    """A file as `benchmarks/everyday.py` writes it: by rung, how many revisions were accepted, how many not, tokens."""
+    drafts = [
+        {"refiner": rung, "accepted": number < accepted, "tokens": tokens}
+        for rung, (accepted, rejected, tokens) in brought.items()
+        for number in range(accepted + rejected)
+    ]
+    path.write_text(json.dumps({"method": "refine", "drafts": [{"text": "", "tokens": 9}, *drafts]}) + "\n")
     return str(path)
 
 
-@pytest.fixture
-def problems(tmp_path: Path) -> str:
-    """Six word problems in GSM8K's format."""
-    rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(6)]
-    path = tmp_path / "sums.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+def test_threads_tell_what_each_rung_brought(shell: Any, scripted: Any, tmp_path: Path) -> None:
+    """Of each rung stand its revisions, those that were accepted and their tokens, by the check that had failed."""
+    replies = [{"text": text, "input_tokens": 70, "output_tokens": 30} for text in (LONG, LONG + " Far.", BETTER)]
+    assert shell(*TASK, "--model", scripted(*replies), "--db", str(tmp_path / "runs.sqlite")).code == 0
+    told = shell("tune", "--db", str(tmp_path / "runs.sqlite"), "--json").json
+    mend, rewrite, sample = (told["rungs"][name] for name in ("mend", "rewrite", "sample"))
+    assert [(row["revisions"], row["accepted"]) for row in (mend, rewrite, sample)] == [(1, 0), (1, 1), (0, 0)]
+    assert (rewrite["tokens"], rewrite["per_1000_tokens"]) == (100, 10)
+    assert {check: row["accepted"] for check, row in rewrite["by_check"].items()} == {"has_length": 1}
+    assert told["order"] == ["mend", "rewrite", "sample"]
 
 
-def test_a_run_that_finds_nothing_better_says_so_and_pays_nothing_again(
-    shell: Any, scripted: Any, problems: str
+def test_results_of_an_evaluation_are_read_too(shell: Any, scripted: Any, tmp_path: Path) -> None:
+    """A folder of `redraft eval` counts with the threads; runs whose revisions no rung wrote are left out."""
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps({"question": "Write about a boat.", "answer": BETTER}) + "\n")
+    wanted = ("--option", 'verifiers=["length:3 words", "uses_words:river"]')
+    fields = ("--question-field", "question", "--answer-field", "answer", "--out", "out")
+    model = scripted(LONG, LONG + " Far.", BETTER)
+    assert shell("eval", str(data), "--methods", "refine", "--model", model, *wanted, *fields).code == 0
+    shown = shell("tune", "out")
+    assert "rewrite  " in shown.out
+    assert "after has_length" in shown.out
+    assert shell("tune", "out", "--json").json["rungs"]["rewrite"]["accepted"] == 1
+    plain = shell("eval", str(data), "--methods", "blind-1", "--model", model, *fields[:-1], "blind")
+    assert plain.code == 0, plain.err
+    assert "no revision of the ladder is recorded" in shell("tune", "blind").err
+
+
+def test_a_rung_that_is_worth_more_per_token_goes_first_and_runs_take_that_order(
+    shell: Any, scripted: Any, tmp_path: Path
 ) -> None:
-    """Proposals that break the template leave the untuned prompts, in a file with all that was measured."""
-    pytest.importorskip("gepa", reason="the extra tune is not installed")
-    model = scripted(*["#### 99"] * 200)
-    words = ("tune", problems, "--model", model, "--method", "zero-shot", "--budget-tokens", "3000", "--out", "p.json")
-    shown = shell(*words)
-    assert shown.code == 0, shown.err
-    assert "No better prompts at this cost" in shown.out
-    found = json.loads(Path("p.json").read_text())
-    assert (found["changed"], found["held_out"], found["model"]) == ([], None, model)
-    assert found["validation"]["untuned"]["n"] == 2
-    assert found["refused"][0]["why"].startswith("the prompt 'generate' lacks {task}")
-    before = Path("p.json.run/calls.jsonl").read_text()
-    assert "--resume goes on" in shell(*words).err
-    again = shell(*words, "--resume", "--json")
-    assert again.json == found
-    assert Path("p.json.run/calls.jsonl").read_text() == before
+    """Beyond chance ahead, a rung is moved; the recipe that says so is what `run` goes by, and flags before it."""
+    runs = everyday(tmp_path / "runs.jsonl", mend=(4, 96, 120), rewrite=(60, 40, 180), sample=(20, 80, 130))
+    shown = shell("tune", runs, "--out", "recipe.json")
+    assert "order: rewrite, sample, mend" in shown.out
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    assert recipe == {"preset": "refine", "rungs": ["rewrite", "sample", "mend"]}
+    for flags, first in (((), "rewrite"), (("--rung", "sample"), "sample")):
+        shown = shell(*TASK, "--model", scripted(LONG, BETTER), "--recipe", "recipe.json", *flags)
+        assert (shown.code, f"revision · scripted ({first})" in shown.out) == (0, True)
 
 
-def test_run_eval_and_python_take_the_prompts(
-    shell: Any, scripted: Any, prompts: str, problems: str, tmp_path: Path
-) -> None:
-    """A run asks with the file's prompts, keeps them in its recipe, and an evaluation records their hashes."""
-    asked = ["#### 7", "One is missing.", "#### 5", "SOLUTION_IS_CORRECT"]
-    words = ("--graph", "math", "--critic", "self", "--prompts", prompts, "--thread", "one", "--db", "runs.sqlite")
-    shown = shell("run", "What is 4 + 1?", "--model", scripted(*asked), *words)
-    assert shown.code == 0, shown.err
-    with open_checkpointer("runs.sqlite") as saver:
-        kept = RunConfig.of_thread(saver, "one").options
-    assert kept == {f"{name}_prompt": text for name, text in PROMPTS.items()}
-
-    model = ScriptedModel(asked)
-    build_math_graph(model, critic="self", **builder_prompts(prompts)).invoke({"task": "What is 4 + 1?"})
-    assert [str(call[-1].text).split()[0] for call in model.calls] == ["GENERATE", "JUDGE", "REFINE", "JUDGE"]
-
-    pytest.importorskip("scipy")
-    pytest.importorskip("statsmodels")
-    words = ("--methods", "zero-shot,self-refine-1", "--limit", "1", "--prompts", prompts, "--out", "out")
-    shown = shell("eval", problems, "--model", scripted("#### 1", "#### 1", "SOLUTION_IS_CORRECT"), *words)
-    assert shown.code == 0, shown.err
-    info = json.loads((tmp_path / "out" / "self-refine-1" / "run.json").read_text())
-    assert info["prompts"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in PROMPTS.items()}
+def test_what_can_be_chance_moves_nothing_and_the_evidence_that_is_missing_is_named(shell: Any, tmp_path: Path) -> None:
+    """With few revisions the default order stands, and how many more would tell is said."""
+    runs = everyday(tmp_path / "runs.jsonl", mend=(1, 9, 100), rewrite=(3, 7, 100))
+    told = shell("tune", runs, "--json").json
+    assert told["order"] == ["mend", "rewrite", "sample"]
+    [pair] = told["unsettled"]
+    assert (pair["rung"], pair["ahead_of"]) == ("rewrite", "mend")
+    more = 1 + pair["more_revisions"] // 10
+    enough = everyday(tmp_path / "more.jsonl", mend=(more, 9 * more, 100), rewrite=(3 * more, 7 * more, 100))
+    assert shell("tune", enough, "--json").json["order"] == ["rewrite", "mend", "sample"]
+    assert f"{pair['more_revisions']} more revisions of each would tell" in shell("tune", runs).out
 
 
-def test_prompts_that_do_not_fit_are_refused_before_anything_is_paid(
-    shell: Any, prompts: str, problems: str, tmp_path: Path
-) -> None:
-    """Edited prompts, without a task, for another preset or kind, or that nothing asks with: each says why."""
-    file = tmp_path / "other.json"
-    (tmp_path / "none.jsonl").write_text('"#### 1"\n')
-
-    def refused(content: Any, *words: str) -> str:
-        file.write_text(json.dumps(content))
-        shown = shell(*words, "--prompts", str(file), "--model", "scripted:none.jsonl")
-        assert shown.code != 0
-        return str(shown.err)
-
-    measured = json.loads(Path(prompts).read_text())
-    measured["prompts"] = {**PROMPTS, "generate": "Other {task}"}
-    run, evaluate = ("run", "What?", "--graph"), ("eval", problems, "--out", "out", "--methods")
-    assert "not the one that was measured" in refused(measured, *run, "math")
-    assert "holds no prompts" in refused({"generate": "{task}"}, *run, "math")
-    assert "program_prompts is for --graph math" in refused({"prompts": {"program_1": "{task}"}}, *run, "rubric")
-    assert "lacks {task}" in refused({"prompts": {"generate": "Say 1."}}, *evaluate, "zero-shot")
-    assert "none of these methods asks with refine" in refused(
-        {"prompts": {"refine": PROMPTS["refine"]}}, *evaluate, "zero-shot"
-    )
-    assert "are for problems of kind code; these are numeric" in refused(
-        {"kind": "code", "prompts": {"generate": "{task}"}}, *evaluate, "zero-shot"
-    )
+@pytest.mark.parametrize("words", [(), ("--db", "none.sqlite"), ("nowhere",)])
+def test_nothing_to_read_is_said(shell: Any, words: tuple[str, ...]) -> None:
+    """Without runs, or where there are none, the command ends with a reason and writes nothing."""
+    shown = shell("tune", *words, "--out", "recipe.json")
+    assert shown.code == 2
+    assert not Path("recipe.json").exists()
 
 
-def test_a_server_uses_the_prompts_in_the_preset_of_their_kind(prompts: str) -> None:
-    """Math is asked with the tuned prompts, and every other assistant with its own."""
-    pytest.importorskip("starlette")
-    from redraft.server.engine.assistants import assistants_of
-    from redraft.server.settings import Settings
-
-    known = assistants_of(Settings(prompts=prompts))
-    assert known["math"].options["generate_prompt"] == PROMPTS["generate"]
-    assert "generate_prompt" not in known["refine"].options
+@pytest.mark.parametrize("content", ["[]", '{"rungs": ["polish"]}', '{"hue": 1}'])
+def test_a_recipe_that_makes_no_sense_is_refused(shell: Any, scripted: Any, tmp_path: Path, content: str) -> None:
+    """`run --recipe` names what is wrong with the file before anything is asked."""
+    (tmp_path / "recipe.json").write_text(content)
+    shown = shell(*TASK, "--model", scripted("A boat."), "--recipe", "recipe.json")
+    assert shown.code == 2
+    assert any(word in shown.err for word in ("no recipe", "polish", "hue"))

@@ -19,8 +19,11 @@ pytest.importorskip("zstandard", reason="the extra evals is not installed")
 from redraft.evals.analysis.comparison import compare
 from redraft.evals.analysis.diagnosis import diagnose
 from redraft.evals.analysis.ledger import build_ledger
+from redraft.evals.commands.commands_report import show_ledger
 from redraft.evals.logs import sources
+from redraft.evals.logs.inspect_rules import scores_by_rule
 from redraft.evals.logs.registry import Naming, read_log, read_runs
+from redraft.faces.views.console import Screen
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SUMS = ("sum-1", "sum-2", "sum-3", "sum-4")
@@ -38,6 +41,7 @@ CLEAR: list[tuple[str, Naming, str, str, str, tuple[str, ...], str]] = [
     ("inspect_epochs.eval", Naming(right_from=0.5), "Inspect", "id", "match", SUMS, "rrrw"),
     ("inspect_epochs.eval", Naming(right_from=1), "Inspect", "id", "match", SUMS, "wwrw"),
     ("inspect_attempts.eval", Naming(), "Inspect", "id", "match", SUMS, "rrrw"),
+    ("inspect_critique.eval", Naming(), "Inspect", "id", "match", SUMS, "rwrw"),
     ("lm_eval.jsonl", Naming(), "lm-evaluation-harness", "doc_id", "exact_match,none", ("0", "1", "2"), "rwr"),
     (
         *("lm_eval_filters.jsonl", Naming(right_field="exact_match,flexible"), "lm-evaluation-harness"),
@@ -133,6 +137,59 @@ def test_rounds_in_a_log_are_rounds_in_the_ledger(file: str, oracle: bool, fixed
     assert [one.measured.k for one in row.rounds] == ([2, 3] if oracle else [3])
     assert row.first_draft.k == (1 if oracle else 2)
     assert row.tokens > 0
+
+
+def test_first_drafts_of_inspects_self_critique_are_told_from_its_answers() -> None:
+    """Inspect scores the answers alone; the drafts before them are judged by the same rule, and are the baseline."""
+    runs, read = read_runs([FIXTURES / "inspect_critique.eval"])
+    assert [run.verdicts for run in runs] == [
+        {"sum-1": True, "sum-2": True, "sum-3": False, "sum-4": False},
+        {"sum-1": True, "sum-2": False, "sum-3": True, "sum-4": False},
+    ]
+    assert read[1] == "inspect_critique.eval: its first drafts are the baseline, zero-shot"
+    row = build_ledger(runs).methods[1]
+    assert (row.first_draft.k, row.overall.fixed, row.overall.broken, row.oracle) == (2, 1, 1, False)
+    first, revision = runs[1].records[0].iterations_log
+    assert (first.solution, first.tokens_used, revision.tokens_used) == ("ANSWER: 4", 13, 70)
+
+
+@pytest.mark.parametrize(
+    "scorer", [{"name": "model_graded_qa"}, {"name": "match", "options": {"location": "begin"}}, None]
+)
+def test_drafts_that_no_known_rule_scores_are_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scorer: Any
+) -> None:
+    """Where a model scored, or the rule gives answers other scores than the log has, only answers are reported."""
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w") as packed:
+        source = sources.open_source(FIXTURES / "inspect_critique.eval")
+        for name in source.names:
+            member = source.member(name)
+            if name == "header.json":
+                member["eval"]["scorers"] = scorer and [scorer]
+            packed.writestr(name, json.dumps(member))
+    (run,), read = read_runs([path])
+    assert [record.num_iterations for record in run.records] == [0, 0, 0, 0]
+    assert "log.eval: Inspect scored its answers alone, so nothing is said of the drafts" in read[1]
+    show_ledger(Screen(), build_ledger([run]))
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("self_critique "))
+    assert line.split()[1:4] == ["50.0%", "15.0%–85.0%", "83"]  # right, its interval, and no first drafts
+
+
+@pytest.mark.parametrize(
+    ("scorer", "text", "target", "right"),
+    [
+        ({"name": "match"}, "So it is 4.", "4", True),
+        ({"name": "inspect_ai/match", "options": {"location": "begin"}}, "4 it is", "4", True),
+        ({"name": "match", "options": {"location": "exact", "ignore_case": False}}, "Yes", "yes", False),
+        ({"name": "match"}, "Paris", ["Rome", "paris"], True),
+        ({"name": "includes"}, "It is PARIS, in France", "paris", True),
+        ({"name": "includes", "options": {"ignore_case": False}}, "It is PARIS", "paris", False),
+    ],
+)
+def test_drafts_are_judged_as_inspects_own_rules_do(scorer: Any, text: str, target: Any, *, right: bool) -> None:
+    """The rules `match` and `includes` with their options give a draft the score that inspect_ai gives it."""
+    assert list((scores_by_rule([scorer], text, target) or {}).values()) == [right]
 
 
 def test_a_log_is_reported_and_diagnosed_beside_a_baseline(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ def test_a_run_shows_what_it_chose_and_is_read_again(shell: Any, scripted: Any, 
     assert (found["answer"], found["stop_reason"]) == (replies[-1], "accepted")
     assert [draft["revises"] for draft in found["drafts"]] == [None] * len(found["drafts"])
     assert "Next: sample, the first way to try." in shell("history", "t").out
+    wishes = ['It has each of the words "river", "lamp", exactly as written.'] if evidence == "verifier" else []
+    assert found["wishes"] == wishes
+    assert all(f"wanted: {wish}" in shell("show", "t").out for wish in wishes)
     assert shell("replay", "t").code == 0
     [row] = shell("threads", "--json").json
     assert row["recipe"]["preset"] == "adaptive"

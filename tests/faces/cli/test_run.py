@@ -95,7 +95,7 @@ def test_without_model_and_key_the_embedded_model_is_used_and_named(
     shown = shell("run", TASK)
     assert shown.code == 2
     assert "using the embedded model (SmolLM2-135M)" in shown.err
-    assert "redraft[local]" in shown.err
+    assert ".[local]" in shown.err
     assert "Traceback" not in shown.err
 
 
@@ -290,15 +290,18 @@ def test_the_demo_ends_with_a_table_and_plain_words(shell: Any, serve: Any) -> N
     replies = {
         "boat trip": ["A river.", "A river lamp."],
         "bakery": ["Snow, a bell."],
-        "dog": ["no", "nope", "never", "ladder"],
+        "dog": ["no", "nope", "never", "ladder", "not yet", "nowhere"],
         "school": ["A song.", "window song"],
         "14 apples": ["14 + 9 = 23\n#### 23"],
         "Tom has": ["5 + 6 = 11\n#### 11"],
     }
 
     def model(request: dict[str, Any]) -> str:
-        return next(said for topic, said in left.items() if topic in str(request["messages"])).pop(0)
+        # A draft is mended without its task in sight.
+        topics.extend(topic for topic in left if topic in str(request["messages"]))
+        return left[topics[-1]].pop(0)
 
+    topics: list[str] = []
     left = {topic: [*said] for topic, said in replies.items()}
     shown = shell("demo", "--model", serve(model).spec)
     assert shown.code == 0, shown.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_search_runs_and_its_paths_are_threads(shell: Any, serve: Any) -> None
     tree = shell("tree", "wide").out
     assert all(f"wide/b{level}.{number}" in tree for level in (0, 1) for number in (1, 2, 3))
 
-    left = next(name for name in ("wide/b0.3", "wide/b0.2") if f"{name}  max_rounds" in tree)
+    left = next(name for name in ("wide/b0.3", "wide/b0.2") if re.search(rf"{name} .* max_rounds ", tree))
     more = shell("resume", left, "--max-rounds", "1", "--json")
     assert (more.json["thread_id"], more.json["answer"], more.json["rounds"]) == (left, "A river lamp.", 1)
     branch = shell("fork", left, "--at", "0", "--feedback", "A word is missing: winter.", "--max-rounds", "1", "--run")

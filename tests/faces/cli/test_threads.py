@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -68,7 +69,9 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     tree = shell("tree", "winter", "--json", *at).json
     assert tree["thread_id"] == "first"
     assert {child["thread_id"] for child in tree["children"]} == {"winter", by_id["thread_id"]}
-    assert "from round 0" in shell("tree", "first", *at).out
+    assert re.search(
+        r"thread +from .*\nfirst \* .*(\n.*)*─ winter +round 0 +accepted ", shell("tree", "first", *at).out
+    )
 
     changes = shell("diff", "first", "--json", *at).json["changes"]
     assert "".join(change["text"] for change in changes if change["kind"] != "added") == "A lamp."

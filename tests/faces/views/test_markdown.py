@@ -52,3 +52,12 @@ def test_nothing_in_it_is_obeyed(text: str) -> None:
             r'( (dir="auto"|class="h\d"|href="https://a\.example[^"]*"|rel="noopener noreferrer nofollow"))*',
             attributes,
         )
+
+
+def test_a_table_that_grows_by_itself_stays_text() -> None:
+    """A few lines that Markdown would make thousands of empty cells of are shown as they were written."""
+    table = "|a" * 500 + "|\n" + "|-" * 500 + "|\n" + "|\n" * 100
+    for text in (table, table.replace("\n", "\n> "), table.replace("\n", "\r")):
+        assert str(markdown(text)).startswith("<pre>|a|a")
+    assert "<table" in str(markdown("|a|b|\n|-|-|\n" + "|<|d|\n" * 100))
+    assert "&lt;b&gt;" in str(markdown("<b>" + table))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import socket
 import sys
@@ -270,7 +269,8 @@ def test_the_tree_has_scores_and_stop_reasons(mill: Thread, winter: Thread) -> N
 
 def test_a_thousand_forks_in_a_row_are_a_tree(mill: Thread) -> None:
     """A chain of forks is shown however long it is."""
-    from redraft.faces.views.timeline import tree_facts, tree_text
+    from redraft.faces.views.console import printed
+    from redraft.faces.views.timeline import tree_facts, tree_table
     from redraft.state.threads.history import ThreadTree
 
     chain = ThreadTree("last", None)
@@ -278,18 +278,19 @@ def test_a_thousand_forks_in_a_row_are_a_tree(mill: Thread) -> None:
         chain = ThreadTree(f"t{number}", None, (chain,))
     facts = tree_facts(chain, "last")
     assert len(facts["rows"]) == 1201
-    assert "1200 forks deep: last" in tree_text(facts)
+    assert "1200 forks deep: last" in printed(tree_table(facts))
 
 
-def test_curves_are_one_static_image(mill: Thread, winter: Thread) -> None:
-    """Scores and tokens by round come as an image for each theme, as PNG, and as numbers in the terminal."""
+def test_each_thread_has_a_curve_of_one_scale(mill: Thread, winter: Thread) -> None:
+    """Scores and tokens by round come as a drawing a thread, which can be compared, and as numbers in the terminal."""
     found = scores([mill, winter, mill])
-    bundle = found._repr_mimebundle_()
-    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
-    images = re.findall(r'class="plot (light|dark)" src="data:image/svg\+xml;base64,([^"]+)"', bundle["text/html"])
-    assert [theme for theme, _ in images] == ["light", "dark"]
-    for _, image in images:
-        ET.fromstring(base64.b64decode(image))
+    html = found._repr_mimebundle_()["text/html"]
+    drawings = [ET.fromstring(svg) for svg in re.findall(r'<svg class="curve".*?</svg>', html, re.DOTALL)]
+    assert re.findall("<figcaption>([^<]+)</figcaption>", html) == ["mill", "winter", "mill (2)"]
+    assert [len(svg.findall(".//circle")) for svg in drawings] == [3, 2, 3]
+    assert [len(svg.findall(".//circle[@class='best']")) for svg in drawings] == [1, 1, 1]
+    assert [len(svg.findall(".//rect")) for svg in drawings] == [4, 2, 4]
+    assert html.count("round 3 · bars: tokens, at most") == 3
     assert [one["thread_id"] for one in found.facts["threads"]] == ["mill", "winter", "mill (2)"]
     assert found.facts["threads"][0]["scores"] == [(0, pytest.approx(1 / 3)), (1, pytest.approx(2 / 3)), (3, 1.0)]
     spent = [tokens for _, tokens in found.facts["threads"][0]["tokens"]]
@@ -297,6 +298,31 @@ def test_curves_are_one_static_image(mill: Thread, winter: Thread) -> None:
     assert spent[-1] == mill.resume()["usage"]["total_tokens"]
     assert re.search(r"mill +0 +0\.33 +█+ +\d+", str(found))
     assert scores(mill).html == scores([mill]).html
+
+
+def test_a_thread_without_a_score_has_its_tokens(mill: Thread) -> None:
+    """`scores` says that nobody scored a draft, and still shows what each round took."""
+    thread = run(refining(mill.saver, FIRST, critics=[human_critic()]), "unscored")
+    assert "nobody scored a draft" in scores(thread).html
+    assert re.search(r"unscored +0 +– +\d+", str(scores(thread)))
+
+
+def test_tokens_so_far_are_those_of_the_rounds_before(mill: Thread) -> None:
+    """A revision that was none counts in its own round, and a fork by a person's draft has the round it replaced."""
+    by_hand = mill.fork(at=0, draft=THIRD, thread_id="by hand")
+    by_hand.resume()
+    events = mill.resume()["events"]
+    each = [sum(event["usage"]["total_tokens"] for event in events if event["round"] == number) for number in range(4)]
+    whole, fork = scores([mill, by_hand]).facts["threads"]
+    assert whole["tokens"] == [(number, sum(each[: number + 1])) for number in range(4)]
+    assert fork["tokens"] == [(0, 0)]
+
+
+def test_long_names_break_between_their_words(tmp_path: Path) -> None:
+    """A name in the timeline that is wider than its column goes on in the next line after a `_` or a dot."""
+    with open_checkpointer("memory") as saver:
+        thread = run(refining(saver, THIRD), "names")
+        assert "uses_<wbr>words" in timeline(thread).html
 
 
 # Whatever is in a record.
@@ -591,7 +617,7 @@ def test_a_notebook_shows_one_view_that_is_renewed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "view"), [("jinja2", show), ("markupsafe", show), ("matplotlib", scores), ("mermaid_render", show)]
+    ("missing", "view"), [("jinja2", show), ("markupsafe", show), ("jinja2", scores), ("mermaid_render", show)]
 )
 def test_a_missing_extra_is_named(
     missing: str, view: Callable[[Thread], Any], mill: Thread, monkeypatch: pytest.MonkeyPatch
@@ -603,7 +629,7 @@ def test_a_missing_extra_is_named(
         bundle = view(mill)._repr_mimebundle_()
     finally:
         macros.cache_clear()
-    assert 'redraft[notebook]"' in bundle.get("text/html", bundle["text/plain"]).replace("&#34;", '"')
+    assert '.[notebook]"' in bundle.get("text/html", bundle["text/plain"]).replace("&#34;", '"')
     assert ("text/html" in bundle) == (missing == "mermaid_render")
 
 

@@ -93,6 +93,21 @@ def test_a_verifier_may_say_it_in_few_words(verdict: Any, accepted: bool, score:
     assert (critique.accepted, critique.score, critique.text) == (accepted, score, text)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "reason"), [(True, "accepted"), (0.5, "max_rounds"), ((False, "mend"), "max_rounds")]
+)
+def test_a_function_in_the_critics_place_may_say_it_in_few_words(verdict: Any, reason: str) -> None:
+    """`feedback=` takes the verdicts of a verifier; one that takes no state is refused at build, and so is
+    a model in place of a list of critics."""
+    graph = build_refine_graph(ScriptedModel(["A lamp."]), feedback=lambda state: verdict, limits={"max_rounds": 0})
+    output = graph.invoke({"task": "Write."})
+    assert (output["stop_reason"], output["error"]) == (reason, None)
+    with pytest.raises(TypeError, match="feedback is a callable that takes the state"):
+        build_refine_graph(ScriptedModel([]), feedback=lambda: verdict)
+    with pytest.raises(TypeError, match=r"critics must be a list, as in critics=\[…\], not ScriptedModel"):
+        build_refine_graph(ScriptedModel([]), critics=ScriptedModel([]))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("verdict", ["bad", 2, -0.1, float("nan"), (False, 3), ("no", "mend"), [True], {"ok": True}])
 def test_a_verifier_that_says_something_else_ends_the_run_with_the_reason(
     verdict: Any, run: Any, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,7 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.cache.sqlite import SqliteCache
 from pydantic import ValidationError
 from redraft.models import ScriptedModel
-from redraft.nodes.rubric.critic import adapted_threshold, rubric_critic, task_complexity
+from redraft.nodes.rubric.critic import rubric_critic, task_complexity, threshold_by_task
 from redraft.nodes.rubric.judges import JUDGE_PROMPT, ModelJudge
 from redraft.nodes.rubric.rubrics import Dimension, Judgement, QualityAssessment, Rubric, assess, vote_on
 from redraft.nodes.runtime.meter import METER, Meter
@@ -278,7 +278,7 @@ def test_the_threshold_follows_the_task(ask: Any) -> None:
     full = "Plan a week: " + " and ".join(f"compare {n} inns, each under {n}0 euros, without a car?" for n in range(9))
     assert task_complexity(plain) < 0.1
     assert 0.6 < task_complexity(full) <= 1
-    assert adapted_threshold(plain, 0.8) > 0.8 > adapted_threshold(full, 0.8)
+    assert threshold_by_task(plain, 0.8) > 0.8 > threshold_by_task(full, 0.8)
     judged = {"depth": lambda *_: 0.78, "style": lambda *_: 0.78}
     assert ask(rubric_critic(TWO, judges=judged, adaptive=True), task=plain).accepted is False
     assert ask(rubric_critic(TWO, judges=judged, adaptive=True), task=full).accepted is True

@@ -124,6 +124,15 @@ def test_the_callers_own_draft_is_taken_as_it_is(run: Any) -> None:
         "Please provide more details on the budget.",
         "As an assistant, I cannot approve the request on my own.",
         '{"note": "I can\'t help with that."}',
+        "Here are the updated opening hours: Mon-Fri 9 to 5.",
+        "Here is my updated address: 5 Main Street.",
+        "What is your question? asked the oracle.",
+        "What would you like to change about your current job?",
+        "Please share the draft of your report before the meeting.",
+        "I have revised the contract as requested and attached it.",
+        "Dear Ann,\n\nThe tent is in the cellar.\n\nI hope this helps!",
+        "Got it, thanks! See you at the gate.",
+        "OK",
         "",
     ],
 )
@@ -142,6 +151,14 @@ def test_what_may_be_a_draft_stays_one(text: str) -> None:
         ("Certainly! Please provide the draft you'd like me to improve.", "meta"),
         ("The text must have exactly three sentences.", "meta"),
         ("No preface, no comment.", "meta"),
+        ("Got it.", "meta"),
+        ("No changes needed.", "meta"),
+        ("The draft is already perfect.", "meta"),
+        ("The draft meets all requirements.", "meta"),
+        ("Certainly! I'll rewrite it to be shorter.", "meta"),
+        ("Sure, I can help with that! What should the note be about?", "meta"),
+        ("I have revised the draft as requested.", "meta"),
+        ("I can't write content that demeans people.", "refused"),
         ("Sure! Here's a rewritten version:", "meta"),
         ("Model call limits exceeded: run limit (1/1)", "notice"),
         ("'search' tool call limit reached: run limit exceeded (2/1 calls).", "notice"),
@@ -193,3 +210,11 @@ def test_it_holds_on_replies_labelled_by_hand(monkeypatch: pytest.MonkeyPatch) -
     assert len(rows) >= 300
     assert sum(drafts) / len(drafts) >= 0.995
     assert sum(others) / len(others) >= 0.9
+
+
+@pytest.mark.parametrize("before", ["**Draft:**", "Here's my attempt:", "Here you go:", "### Revised Version", ""])
+def test_a_label_or_a_hope_alone_is_stripped(before: str) -> None:
+    """A label over the draft goes, and a hope under it, also without the other."""
+    reply = f"{before}\n\nA lamp by the sea." if before else "A lamp by the sea.\n\nI hope this helps!"
+    stripped = {"before": before} if before else {"after": "I hope this helps!"}
+    assert opened(reply) == ("A lamp by the sea.", stripped)

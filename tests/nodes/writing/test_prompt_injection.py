@@ -8,11 +8,10 @@ from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import model_critic
 from redraft.nodes.critics.model_critic import VERDICT_PROMPT
 from redraft.nodes.reasoning.steps import CRITIQUE_PROMPT
-from redraft.nodes.rubric.grounding import grounded_task
+from redraft.nodes.rubric.judges import grounded_task
 from redraft.nodes.search.ranking import PairwiseJudge
-from redraft.nodes.writing.conversation import in_context
 from redraft.nodes.writing.prompt_injection import _folded, fence, fenced_messages, opens_part
-from redraft.nodes.writing.prompts import chat_prompt, prompt_values
+from redraft.nodes.writing.prompts import chat_prompt, in_context, prompt_values
 from redraft.state.summary import latest_draft
 from redraft.state.usage import NO_USAGE
 

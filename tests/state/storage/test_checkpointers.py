@@ -572,7 +572,7 @@ def test_without_the_extra_the_message_names_it() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
-    assert 'pip install "redraft[postgres]"' in done.stdout
+    assert 'pip install ".[postgres]" in a checkout' in done.stdout
     assert SECRET not in done.stdout
 
 

@@ -11,8 +11,9 @@ from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes.critics.critics import human_critic
-from redraft.server.engine.records import ThreadRecord, open_records
+from redraft.server.engine.records import open_records
 from redraft.server.engine.runs import Caller, Run
+from redraft.server.engine.thread_records import ThreadRecord
 from redraft.state import BadCheckpointError, EncryptionKeyError, Thread, open_checkpointer
 from redraft.state.storage.index import BadRunError
 from redraft.state.storage.journal import BadJournalError

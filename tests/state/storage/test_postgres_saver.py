@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.state import Critique, Thread, open_checkpointer
-from redraft.state.conversation import ConversationState
+from redraft.state.open_state import ConversationState
 from redraft.state.storage.journal import KeptReply
 
 psycopg = pytest.importorskip("psycopg")

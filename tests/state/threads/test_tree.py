@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,17 @@ def test_an_id_that_is_used_again_is_another_thread(saver: Any, parent: Thread) 
     assert shown(branch.tree()) == expected
     assert shown(again.tree()) == expected
     assert shown(again.fork(at=0, thread_id="d").tree()) == (("a", None), ("b", ("a", "d")), "c")
+
+
+def test_a_printed_tree_is_read_at_a_glance(saver: Any, parent: Thread) -> None:
+    """`print(thread.tree())` has a line for each thread: how it ended, its score, and whose fork it is."""
+    Thread(parent.graph, "b").resume()
+    Thread(parent.graph, "b").fork(at=0, thread_id="d")
+    assert str(parent.tree()) == "a: max_rounds\n└─ b: max_rounds\n   └─ d: unfinished\n└─ c: unfinished"
+    saver.delete_thread("a")
+    assert str(Thread(parent.graph, "b").tree()).startswith("a: not kept here\n└─ b: max_rounds\n")
+    scored = replace(row("s", None, 0), stop_reason="accepted", score=0.5)
+    assert str(ThreadTree("s", scored)) == "s: accepted, scored 0.50"
 
 
 def test_a_new_run_does_not_adopt_the_branches_of_a_deleted_one(saver: Any, parent: Thread) -> None:

@@ -1,1 +1,0 @@
-"""Prompts improved by reflection on what was said of their drafts, with gepa. Internal."""
