@@ -93,10 +93,6 @@ async def run(rows: Sequence[Row], args: argparse.Namespace) -> None:
             model = chat_model(args.model, seed=args.seed, temperature=0.0, max_output_tokens=most)
             task = row["task"] + (LONGER if method == "longer" else "")
             given = {"draft": first["drafts"][0]["text"]} if first and method != "longer" else {}
-            async with room:
-                output = await graph_of(method, model, row).ainvoke({"task": task, **given})
-            if output["stop_reason"] == "failed":
-                raise RuntimeError(f"{row['id']} {method}: {output['error']}")
             there[key] = {
                 "model": args.name,
                 "method": method,
@@ -104,7 +100,19 @@ async def run(rows: Sequence[Row], args: argparse.Namespace) -> None:
                 "id": row["id"],
                 "seed": args.seed,
             }
-            there[key] |= told_of(output, row, first if given else None)
+            async with room:
+                try:
+                    output = await graph_of(method, model, row).ainvoke({"task": task, **given})
+                except ValueError as error:  # a longer call that never came to its answer
+                    if method != "longer" or first is None:
+                        raise
+                    tokens = most + first["tokens"]
+                    there[key] |= {"right": False, "accepted": False, "stop_reason": str(error)[:200], "tokens": tokens}
+                    there[key]["drafts"] = []
+                else:
+                    if output["stop_reason"] == "failed":
+                        raise RuntimeError(f"{row['id']} {method}: {output['error']}")
+                    there[key] |= told_of(output, row, first if given else None)
             with args.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(there[key], ensure_ascii=False) + "\n")
             print(f"{args.name}: {len(there)} runs, last {row['id']} {method}", end="\r", file=sys.stderr, flush=True)
