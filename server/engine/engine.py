@@ -33,7 +33,7 @@ from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, R
 from .saved_assistants import SavedAssistants
 from .store import Store
 from .tending import Channel, Tending
-from .thread_graphs import ThreadGraphs, offering_fork
+from .thread_graphs import ThreadGraphs
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
 
@@ -190,9 +190,9 @@ class Engine:
     async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
         """Return the request of a run as it is kept, checked against the graph that it will run on."""
         assistant, options = self.presets.get(submission.assistant), submission.options
+        if options:
+            options = await off_loop(checked_options, assistant, self.settings, options)
         if submission.thread_id is None or submission.input is not None:
-            if options:
-                options = await off_loop(checked_options, assistant, self.settings, options)
             graph, _ = await self.graphs.assistant(assistant.id, submission.model, options)
         else:
             try:
@@ -201,10 +201,9 @@ class Engine:
                 if submission.if_not_exists == "create":
                     raise BadRequestError('a new thread needs an input with a "task"') from None
                 raise
-            if options:
-                raise offering_fork("options are for a new task; the thread goes on as it was begun")
             place = None if submission.checkpoint_id is None else checked_id(submission.checkpoint_id)
-            graph, _ = await self.graphs.going_on(thread, assistant.id, submission.model, place)
+            graph, _ = await self.graphs.going_on(thread, assistant.id, submission.model, place, options)
+            options = None  # they are the thread's own
         request = checked_request(self.settings, graph, assistant.preset.conversation, submission)
         if options:
             request["options"] = options

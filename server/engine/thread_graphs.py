@@ -100,7 +100,12 @@ class ThreadGraphs:
         return cached(self._read, key, lambda: self._judged(record.thread_id, *key), most=READ)
 
     async def going_on(
-        self, record: ThreadRecord, assistant: str, model: str | None = None, checkpoint_id: str | None = None
+        self,
+        record: ThreadRecord,
+        assistant: str,
+        model: str | None = None,
+        checkpoint_id: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> tuple[Any, RunConfig | None]:
         """Return the graph that a thread goes on with, and its recipe.
 
@@ -109,23 +114,26 @@ class ThreadGraphs:
             assistant: The assistant that the caller names: that of the thread, or one that its recipe is true to.
             model: The model that the caller names.
             checkpoint_id: Where it goes on, when not at its end.
+            options: Checked; those that the caller gives, or whose assistant has.
 
         Raises:
             NotThereError: There is no such assistant.
             BadRequestError: This server does not follow the thread's recipe, or the caller names another assistant or
-                model than the recipe.
+                model than the recipe, or an option that differs from it.
         """
         recorded = await self.recorded(record, checkpoint_id)
         if recorded.refused:
             raise offering_fork(f"the thread {recorded.refused}")
         if recorded.recipe is None:
+            if options:
+                raise offering_fork("the thread has no recipe, so options can't change it")
             graph, recipe = await self.assistant(assistant, model)
             # Whether it is this one's thread, the record's own fingerprint tells.
             snapshot = await astate_of(graph, {"configurable": {"thread_id": record.thread_id}})
             if differences := changes(kind_of(graph), graph.get_name(), snapshot):
                 raise offering_fork(f"the thread was begun with another graph: {'; '.join(differences)}"[:1000])
             return graph, recipe
-        if assistant != record.assistant and (others := self._untrue(assistant, recorded.recipe)):
+        if others := self._untrue(assistant, recorded.recipe, options or {}, known=assistant == record.assistant):
             raise offering_fork(f"the thread goes on as it was begun, and not as {assistant}: {others} differs")
         if model not in (None, recorded.recipe.model):
             self._assistants.spec(model)
@@ -178,14 +186,15 @@ class ThreadGraphs:
             return Recorded(recipe, refused=f"goes on with a model{named} that this server does not allow")
         return Recorded(recipe)
 
-    def _untrue(self, name: str, recipe: RunConfig) -> str:
-        """Return the options in which a recipe differs from an assistant's own; the server's settings don't
-        count."""
+    def _untrue(self, name: str, recipe: RunConfig, options: Mapping[str, Any], *, known: bool) -> str:
+        """Return the options in which a recipe differs from an assistant's under a caller's options; the server's
+        settings don't count, nor what the assistant has itself where the thread is `known` to be its own."""
         assistant = self._assistants.get(name)
-        if (own := assistant.recipe(recipe.model)) is None:
-            return "preset"
+        if (own := assistant.recipe(recipe.model, options)) is None:
+            return "" if known and not options else "preset"
         theirs, mine = {"preset": recipe.preset, **recipe.flat()}, {"preset": own.preset, **own.flat()}
-        return ", ".join(key for key in ("preset", *assistant.served.recipe) if theirs.get(key) != mine.get(key))
+        named = dict.fromkeys((*(() if known else ("preset", *assistant.served.recipe)), *options))
+        return ", ".join(key for key in named if theirs.get(key) != mine.get(key))
 
     async def _graph(self, source: Source, what: str = "the thread's recipe") -> Any:
         """Return a graph, built in a worker thread where it is not built yet."""

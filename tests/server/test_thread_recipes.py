@@ -72,6 +72,30 @@ def test_an_answer_given_over_http_reaches_a_thread_of_the_shell(opened: Any) ->
     assert "More stripes." in [event["text"] for event in ended["events"]]
 
 
+def test_a_callers_assistant_answers_its_own_question(opened: Any) -> None:
+    """What an assistant of a caller's began, it goes on with: it answers its question, continues after
+    `update_state`, and goes on from a checkpoint. Only an option that differs from the thread's is refused, by name."""
+    _, serve = opened
+    with serve() as client:
+        asking = client.assistants.create("refine", context={"human": True})["assistant_id"]
+        thread = client.threads.create()["thread_id"]
+        client.runs.wait(thread, asking, input={"task": "Write.", "draft": "One."})
+        place = client.threads.get_state(thread)["checkpoint"]["checkpoint_id"]
+        more = {"resume": {"action": "feedback", "text": "More."}}
+        assert client.runs.wait(thread, asking, command=more)["__interrupt__"][0]["value"]["round"] == 1
+        client.threads.update_state(thread, {"limits": {"max_rounds": 1}})
+        assert client.runs.wait(thread, asking)["__interrupt__"][0]["value"]["round"] == 1
+        assert client.runs.wait(thread, asking, command={"resume": {"action": "accept"}})["stop_reason"] == "accepted"
+        (question,) = client.runs.wait(thread, asking, checkpoint_id=place)["__interrupt__"]
+        assert question["value"]["round"] == 0
+        other = client.assistants.create("refine", context={"human": True, "verifiers": ["length:-9"]})["assistant_id"]
+        with pytest.raises(httpx.HTTPStatusError) as refused:
+            client.runs.wait(thread, other, command={"resume": {"action": "accept"}})
+        assert "verifiers differs; fork it" in refused.value.response.text
+        again = client.runs.wait(thread, "refine", command={"resume": {"action": "accept"}}, context={"human": True})
+        assert again["stop_reason"] == "accepted"
+
+
 def test_a_thread_that_the_server_can_not_follow_says_so(opened: Any, scripted: Any, checkpointer_url: str) -> None:
     """A model that the server does not allow, a graph built in Python and another assistant are refused with a sentence
     that names the way out, before anything is run."""
