@@ -62,7 +62,8 @@ def reference_s() -> float:
     before = cpu_s()
     for _ in range(PROCESSES):
         running = [subprocess.Popen([sys.executable, __file__, "--reference"]) for _ in range(cores)]
-        if any([process.wait() for process in running]):
+        codes = [process.wait() for process in running]
+        if any(codes):
             raise SystemExit("The reference did not run; its error stands above")
     return (cpu_s() - before) / (PROCESSES * cores)
 

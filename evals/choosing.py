@@ -20,7 +20,7 @@ from .analysis.method_row import is_baseline
 from .analysis.paired import CHANCE, Interval, Row
 from .analysis.round_rates import answers_worth, tokens_by_round
 from .analysis.sentences import p_in_words, percent, points
-from .evaluation import kept_in, own_methods, playing, scored_rows
+from .evaluation import kept_in, own_methods, playing, prepared
 from .run.methods import Method, preset_method
 from .run.own_graph import own_graph, parts_of
 
@@ -169,11 +169,7 @@ async def achoose(
     graph: Any,
     dataset: Any,
     *,
-    score: Any = None,
     also: Mapping[str, Any] | None = None,
-    verifiers: Sequence[Any] = (),
-    critics: Sequence[Any] = (),
-    question_field: str | None = None,
     margin: float = MARGIN,
     alpha: float = CHANCE,
     budget_tokens: int | None = None,
@@ -188,11 +184,7 @@ async def achoose(
     Args:
         graph: As in `choose`.
         dataset: As in `choose`.
-        score: As in `evaluate`.
         also: Further candidates by names of yours: graphs, agents or functions.
-        verifiers: As in `evaluate`.
-        critics: As in `evaluate`.
-        question_field: As in `evaluate`.
         margin: A difference of the mean score that is not worth paying for.
         alpha: The chance that something is claimed that is not so.
         budget_tokens: Choosing ends once these are spent.
@@ -200,10 +192,9 @@ async def achoose(
         out: As in `evaluate`.
         concurrency: As in `evaluate`.
         on_progress: Called with the rows played, those that there are, the candidates left and the tokens spent.
-        settings: `limits` and `rate_limits`, as in `evaluate`.
+        settings: `score`, `verifiers`, `critics`, `question_field`, `limits` and `rate_limits`, as in `evaluate`.
     """
-    made = own_graph(graph, verifiers=verifiers, critics=critics)
-    data = scored_rows(dataset, made, score, question_field=question_field)
+    made, data, settings = prepared(graph, dataset, **settings)
     if len(data.problems) < 2 * HELD_OUT:
         raise ValueError(f"{len(data.problems)} rows are too few to choose by: give at least {2 * HELD_OUT}")
     fields = _fields(made, data.kind, also)

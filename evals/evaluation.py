@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .analysis.ledger import Ledger
     from .run.result_record import ResultRecord
 
-__all__ = ["aevaluate", "evaluate", "kept_in", "own_methods", "playing", "scored_by", "scored_rows"]
+__all__ = ["aevaluate", "evaluate", "kept_in", "own_methods", "playing", "prepared", "scored_by", "scored_rows"]
 
 OnProgress = Callable[[str, Progress, "ResultRecord | None"], None]
 Play = Callable[..., Awaitable[Mapping[str, "ResultRecord"]]]
@@ -101,8 +101,8 @@ async def aevaluate(
         wanted: The difference worth finding, a share between 0 and 1.
         on_progress: Called with the method's name, the progress and the last record.
     """
-    made = own_graph(graph, verifiers=verifiers, critics=critics)
-    data = scored_rows(dataset, made, score, question_field=question_field)
+    judged: dict[str, Any] = {"verifiers": verifiers, "critics": critics, "question_field": question_field}
+    made, data, _ = prepared(graph, dataset, score=score, **judged)
     methods = own_methods(made, data.kind, name=name, against=against)
     with kept_in(out) as root:
         for method in methods:
@@ -187,6 +187,25 @@ def own_methods(
     if unknown := [one for one in against or () if one not in known]:
         raise ValueError(f"{name!r} has no baseline {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return [own, *(known.values() if against is None else (known[one] for one in against))]
+
+
+def prepared(
+    graph: Any,
+    dataset: Any,
+    *,
+    score: Score | None = None,
+    verifiers: Sequence[AnyVerifier] = (),
+    critics: Sequence[Any] = (),
+    question_field: str | None = None,
+    **settings: Any,
+) -> tuple[Any, Dataset, dict[str, Any]]:
+    """Return the graph that answers, the rows with what says which answers are right, and all other settings.
+
+    Raises:
+        ValueError: As in `own_graph` and `scored_rows`.
+    """
+    made = own_graph(graph, verifiers=verifiers, critics=critics)
+    return made, scored_rows(dataset, made, score, question_field=question_field), settings
 
 
 def scored_rows(

@@ -17,8 +17,7 @@ from .._files import write_file
 from .analysis.anytime import Bets, anytime_interval
 from .analysis.paired import CHANCE, Interval, Row
 from .analysis.sentences import percent, points
-from .evaluation import Play, kept_in, own_methods, playing, scored_rows
-from .run.own_graph import own_graph
+from .evaluation import Play, kept_in, own_methods, playing, prepared
 from .run.result_record import worth_of
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ async def agate(
     if not 0 < margin < 1:
         raise ValueError(f"margin must be above 0 and below 1 (2 points are 0.02), not {margin!r}")
     known = baseline if isinstance(baseline, Baseline) else read_baseline(baseline)
-    made, data, settings = _prepared(graph, dataset, **options)
+    made, data, settings = prepared(graph, dataset, **options)
     problems = [one for one in data.problems if one.id in known.scores]
     if not problems:
         raise ValueError(f"the baseline is of {known.dataset!r}, and has none of these problems: write a new one")
@@ -187,7 +186,7 @@ def write_baseline(graph: Any, dataset: Any, path: str | Path | None = None, **o
     """
 
     async def played() -> Baseline:
-        made, data, settings = _prepared(graph, dataset, **options)
+        made, data, settings = prepared(graph, dataset, **options)
         async with _playing(made, data, **settings) as play:
             records = await play(data.problems)
         scores = {one.id: worth_of(records[one.id]) for one in data.problems}
@@ -243,20 +242,6 @@ def _sentence(result: dict[str, Any]) -> str:
         "can't tell": f"Can't tell: neither a loss nor that it is below {loss} is shown",
     }[result["verdict"]]
     return f"{verdict}. {played}: {change}, {result['tokens']:,} tokens."
-
-
-def _prepared(
-    graph: Any,
-    dataset: Any,
-    *,
-    score: Any = None,
-    verifiers: Sequence[Any] = (),
-    critics: Sequence[Any] = (),
-    question_field: str | None = None,
-    **settings: Any,
-) -> tuple[Any, Dataset, dict[str, Any]]:
-    made = own_graph(graph, verifiers=verifiers, critics=critics)
-    return made, scored_rows(dataset, made, score, question_field=question_field), settings
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from ...faces.cli.options import (
 from ...faces.problems import bad_input
 from ...faces.views.console import Screen, plain_table, say
 from ...faces.views.wording import percent
+from .options import AtOnce, GraphOptions, OwnScore, Verify
 
 if TYPE_CHECKING:
     from ..choosing import Choice
@@ -45,26 +46,10 @@ def choose(
             rich_help_panel=DATA,
         ),
     ] = None,
-    verify: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK", help="A verifier, or module:name of yours; may be repeated.", rich_help_panel=DATA
-        ),
-    ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="module:name of a function of (row, answer), or a judge's file; else the answers in DATA, or the "
-            "graph's own checks.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    verify: Verify = None,
+    score: OwnScore = None,
     question_field: QuestionField = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the graph; may be repeated.", rich_help_panel=DATA),
-    ] = None,
+    option: GraphOptions = None,
     budget_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Choosing ends once these are spent.")
     ] = None,
@@ -75,7 +60,7 @@ def choose(
         Path | None,
         typer.Option(metavar="FILE", help="Write the choice as a recipe, for `redraft run --recipe`."),
     ] = None,
-    concurrency: Annotated[int, typer.Option(metavar="C", min=1, help="Problems worked on at once.")] = 4,
+    concurrency: AtOnce = 4,
     model: Model = None,
     critic: MethodCritic = None,
     temperature: Temperature = None,

@@ -31,6 +31,7 @@ from ...faces.cli.options import (
 from ...faces.problems import BadInputError, bad_input
 from ...faces.views.console import Screen, plain_table
 from ...faces.views.wording import percent
+from .options import PACE, AtOnce, GraphOptions, OwnScore, Verify
 
 if TYPE_CHECKING:
     from ..analysis.retrieval import RetrievalLedger
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
-PACE = "How fast"
 RETRIEVAL = "Retrieval"
 DEFAULT_METHODS = "zero-shot,majority-5,self-refine-3,program-3"
 
@@ -63,14 +63,7 @@ def evaluate(
             rich_help_panel=DATA,
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option of the graphs among the methods, as recipes have it: depth=1; may be repeated.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    option: GraphOptions = None,
     graph: Annotated[
         str | None,
         typer.Option(
@@ -80,23 +73,8 @@ def evaluate(
             rich_help_panel=DATA,
         ),
     ] = None,
-    verify: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK",
-            help="With --graph: a verifier as in `redraft run`, or module:name of yours; may be repeated.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Says which answers are right: module:name of a function of (row, answer) that returns True, False or "
-            "a share from 0 to 1, or a judge's file; else the answers in DATASET, or the graph's own checks.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    verify: Verify = None,
+    score: OwnScore = None,
     model: Model = None,
     critic: MethodCritic = None,
     limit: Annotated[
@@ -120,9 +98,7 @@ def evaluate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines that can't be read.", rich_help_panel=DATA)
     ] = False,
-    concurrency: Annotated[
-        int, typer.Option(metavar="C", min=1, help="Problems worked on at once.", rich_help_panel=PACE)
-    ] = 4,
+    concurrency: AtOnce = 4,
     rpm: Annotated[
         float | None, typer.Option(metavar="R", min=0, help="Requests a minute, at most.", rich_help_panel=PACE)
     ] = None,

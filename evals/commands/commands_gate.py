@@ -20,6 +20,7 @@ from ...faces.cli.options import (
 )
 from ...faces.problems import BadInputError, bad_input
 from ...faces.views.console import Screen, say
+from .options import AtOnce, GraphOptions, OwnScore, Verify
 
 __all__ = ["gate"]
 
@@ -36,26 +37,10 @@ def gate(
     write: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Play every problem and write its score: a baseline.")
     ] = None,
-    verify: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK", help="A verifier, or module:name of yours; may be repeated.", rich_help_panel=DATA
-        ),
-    ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="module:name of a function of (row, answer), or a judge's file; else the answers in DATA, or the "
-            "graph's own checks.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    verify: Verify = None,
+    score: OwnScore = None,
     question_field: QuestionField = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the graph; may be repeated.", rich_help_panel=DATA),
-    ] = None,
+    option: GraphOptions = None,
     margin: Annotated[
         float, typer.Option(metavar="POINTS", min=0.1, max=99, help="A loss that is not worth stopping for.")
     ] = 5,
@@ -69,7 +54,7 @@ def gate(
     summary: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown, for a pull request.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(metavar="C", min=1, help="Problems worked on at once.")] = 4,
+    concurrency: AtOnce = 4,
     model: Model = None,
     critic: MethodCritic = None,
     temperature: Temperature = None,
