@@ -107,6 +107,13 @@ def _settings(
             help="A pipeline to serve under a name, as `redraft pipeline` takes its steps; may be repeated.",
         ),
     ] = None,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="A recipe to serve under a name, as `redraft choose` writes it; may be repeated.",
+        ),
+    ] = None,
     index: Annotated[
         str | None, typer.Option("--index", metavar="NAME", help="A stored index that retrieval searches instead.")
     ] = None,
@@ -210,7 +217,8 @@ def _settings(
         "index": index,
         "documents": _absolute(documents),
         "judge": _absolute(judge),
-        "pipelines": _named_pipelines(pipeline or []),
+        "pipelines": _by_name("--pipeline", "STEPS", pipeline or []),
+        "recipes": _recipes(recipe or []),
         "prompts": _absolute(prompts),
         "prices": _absolute(prices),
         "tokens": _tokens(token_file, "REDRAFT_SERVE_TOKENS"),
@@ -245,15 +253,23 @@ def _absolute(path: str | Path | None) -> str | None:
     return None if path is None else str(Path(path).expanduser().absolute())
 
 
-def _named_pipelines(arguments: list[str]) -> dict[str, str]:
-    """Return pipelines by name."""
-    pipelines: dict[str, str] = {}
+def _by_name(flag: str, what: str, arguments: list[str]) -> dict[str, str]:
+    """Return what a flag gives names to."""
+    named: dict[str, str] = {}
     for argument in arguments:
-        name, parted, steps = argument.partition("=")
-        if not parted or name in pipelines:
-            raise BadInputError(f"--pipeline takes NAME=STEPS, each name once, not {argument!r}")
-        pipelines[name] = steps
-    return pipelines
+        name, parted, value = argument.partition("=")
+        if not parted or name in named:
+            raise BadInputError(f"{flag} takes NAME={what}, each name once, not {argument!r}")
+        named[name] = value
+    return named
+
+
+def _recipes(arguments: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the content of recipes' files by name."""
+    from ..faces.run_config import read_recipe
+
+    with bad_input():
+        return {name: read_recipe(file) for name, file in _by_name("--recipe", "FILE", arguments).items()}
 
 
 def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:

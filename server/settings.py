@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
@@ -72,6 +72,8 @@ class Settings(BaseModel, extra="forbid", frozen=True, hide_input_in_errors=True
     """A file of `redraft calibrate`, for the presets that take one; read once."""
     pipelines: dict[str, str] = {}
     """Pipelines by the names under which they are served; each begins with the task of its caller."""
+    recipes: dict[str, dict[str, Any]] = {}
+    """Recipes by the names under which they are served, as `redraft choose` writes them."""
     work: bool = True
     """Execute runs here; else workers do, for which the database must be PostgreSQL."""
     prices: str | None = None
@@ -121,13 +123,19 @@ class Settings(BaseModel, extra="forbid", frozen=True, hide_input_in_errors=True
     sweep_limit: int = Field(default=1000, ge=1)
     """Threads that are deleted each time, at most."""
 
+    @field_validator("pipelines", "recipes")
+    @classmethod
+    def _named(cls, served: dict[str, Any]) -> dict[str, Any]:
+        for name in served:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"it is served under a name of small letters, digits and -, not {name!r}")
+        return served
+
     @field_validator("pipelines")
     @classmethod
     def _readable(cls, pipelines: dict[str, str]) -> dict[str, str]:
         read = {}
         for name, steps in pipelines.items():
-            if not NAME.fullmatch(name):
-                raise ValueError(f"a pipeline is served under a name of small letters, digits and -, not {name!r}")
             try:
                 pipeline = read_pipeline(steps)
             except BadInputError as error:

@@ -93,6 +93,8 @@ def graded(before: Sequence[float], after: Sequence[float]) -> tuple[Interval, f
         pair = paired([value == 1 for value in before], [value == 1 for value in after])
         return pair.diff_ci95, pair.mcnemar_p
     changes = [new - old for old, new in zip(before, after, strict=True)]
+    if len(changes) < 2:  # one difference has no spread
+        return (-1.0, 1.0), 1.0
     stats, numpy = importlib.import_module("scipy.stats"), importlib.import_module("numpy")
     settings = {"n_resamples": RESAMPLES, "vectorized": True, "axis": -1, "rng": numpy.random.default_rng(0)}
     p = float(stats.permutation_test((changes,), numpy.mean, permutation_type="samples", **settings).pvalue)

@@ -35,7 +35,11 @@ def choose(
     dataset: Annotated[str, typer.Argument(metavar="DATA", help="JSONL, CSV, or what else `redraft eval` takes.")],
     graph: Annotated[
         str,
-        typer.Option(metavar="NAME", help="A graph of `redraft run`, or module:name of yours.", rich_help_panel=DATA),
+        typer.Option(
+            metavar="NAME",
+            help="A graph of `redraft run`, a recipe's file, or module:name of yours.",
+            rich_help_panel=DATA,
+        ),
     ] = "refine",
     also: Annotated[
         list[str] | None,
@@ -76,13 +80,13 @@ def choose(
     worth their tokens. A third of the rows takes no part in it and says what the chosen one is worth.
     """
     from ..choosing import choose as chosen_by
-    from .named_graphs import named_options, named_subject
+    from .named_graphs import brings_model, named_options, named_subject
 
     screen = Screen(as_json=as_json)
     tuning = {"temperature": temperature, "max_output_tokens": max_output_tokens, "seed": seed}
     with bad_input():
-        if out is not None and ":" in graph:
-            raise ValueError("--out writes a recipe of a graph of redraft's; yours is built by your program")
+        if out is not None and brings_model(graph):
+            raise ValueError("--out writes a recipe of a graph of redraft's by its name; yours is built otherwise")
 
         def subject(name: str) -> Any:
             shared: dict[str, Any] = {"model": model, "critic": critic, "verify": verify or ()}

@@ -68,8 +68,9 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What is evaluated: a graph of `redraft run`, or module:name of a graph, an agent or a function of "
-            "the task. Its first drafts, a longer call, samples chosen by its own checks and a vote stand beside it.",
+            help="What is evaluated: a graph of `redraft run`, a recipe's file, or module:name of a graph, an agent or "
+            "a function of the task. Its first drafts, a longer call, samples chosen by its own checks and a vote "
+            "stand beside it.",
             rich_help_panel=DATA,
         ),
     ] = None,

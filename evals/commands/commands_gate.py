@@ -29,7 +29,11 @@ def gate(
     dataset: Annotated[str, typer.Argument(metavar="DATA", help="JSONL, CSV, or what else `redraft eval` takes.")],
     graph: Annotated[
         str,
-        typer.Option(metavar="NAME", help="A graph of `redraft run`, or module:name of yours.", rich_help_panel=DATA),
+        typer.Option(
+            metavar="NAME",
+            help="A graph of `redraft run`, a recipe's file, or module:name of yours.",
+            rich_help_panel=DATA,
+        ),
     ],
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The baseline: scores of an earlier version.")

@@ -118,7 +118,7 @@ class EvalPlan:
         """
         from ...models import chat_model
         from ..run.methods import knows_gold
-        from .named_graphs import named_graph, named_options, named_score
+        from .named_graphs import brings_model, named_graph, named_options, named_score
 
         names = tuple(name.strip() for name in (methods or "").split(",") if name.strip())
         named = {name: field for name, field in (fields or {}).items() if field}
@@ -126,7 +126,7 @@ class EvalPlan:
             if verify and graph is None:
                 raise ValueError("--verify judges in a --graph")
             # A graph of one's own brings its model.
-            spec, note = (graph, "") if model is None and graph and ":" in graph else model_or_default(model)
+            spec, note = (graph, "") if model is None and graph and brings_model(graph) else model_or_default(model)
             spec = kept_spec(spec)
             # Left out where it is not given, so that a run's description stays what it was.
             patience: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
@@ -138,7 +138,8 @@ class EvalPlan:
 
             judging, accepting = _judging(critic, judge, names, writer, judging_model)
             preset_options, judges = named_options(options), () if judging is None else (judging,)
-            own = graph and named_graph(graph, writer, critics=judges, verify=verify, options=preset_options)
+            own_options: dict[str, Any] = {"options": preset_options, "given": {"model": model, **tuning}}
+            own = graph and named_graph(graph, writer, critics=judges, verify=verify, **own_options)
             data = _rows(dataset, own, score and named_score(score, writer), skip_bad=skip_bad, fields=named)
             data = data.sample(limit, seed, offset=offset)
             own_ones, names = _of_own(own, data.kind, names) if own else ([], names)

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..datasets.own_rows import Score
 
-__all__ = ["imported", "named_graph", "named_options", "named_score", "named_subject"]
+__all__ = ["brings_model", "imported", "named_graph", "named_options", "named_score", "named_subject"]
+
+
+RECIPE = ".json"
+"""What the name of a recipe's file ends with."""
+
+
+def brings_model(text: str) -> bool:
+    """Tell if a graph's name stands for one that has its model, where none is given: one's own, or a recipe's."""
+    return ":" in text or text.endswith(RECIPE)
 
 
 def imported(text: str, what: str) -> Any:
@@ -40,23 +49,31 @@ def named_graph(
     critics: Sequence[Any] = (),
     verify: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return a graph by its name.
 
     Args:
-        text: A preset, or `module:name` of a graph, an agent or a function of the task.
+        text: A preset, a recipe's file, or `module:name` of a graph, an agent or a function of the task.
         writer: The model of a preset.
         critics: Who judges in a preset, or around what is no graph of redraft's.
         verify: Verifiers as `--verify` takes them, or `module:name` of a function of one's own.
         options: Of a preset.
+        given: In place of what a recipe says: the model's spec and its settings; `None` where they were not given.
 
     Raises:
         ValueError: One makes no sense.
     """
+    from ...faces.run_config import build_from_recipe, read_recipe
     from ...graphs.registry import build_preset
     from ...nodes.verify.verifiers import known_verifiers, stored_verifier
     from ..run.own_graph import own_graph
 
+    if text.endswith(RECIPE):
+        if critics or verify or options:
+            raise ValueError(f"{text!r} says itself who judges and with which options: leave these flags out")
+        over = {name: value for name, value in (given or {}).items() if value is not None}
+        return build_from_recipe({**read_recipe(text), **over})
     known = known_verifiers()
     own = {one: ":" in one and one.partition(":")[0] not in known for one in verify}
     checks = [imported(one, "--verify") if own[one] else stored_verifier(one) for one in verify]
@@ -110,10 +127,11 @@ def named_subject(
     from ...models import chat_model
     from ...nodes.critics.registry import SELF, named_critic
 
-    spec, note = (None, "") if model is None and ":" in text else model_or_default(model)
+    spec, note = (None, "") if model is None and brings_model(text) else model_or_default(model)
     writer = None if spec is None else chat_model(spec, **tuning)
     judges = () if critic is None else (writer if critic == SELF else named_critic(critic, writer, chat_model),)
-    graph = named_graph(text, writer, critics=judges, verify=verify, options=named_options(options))
+    given = {"model": model, **tuning}
+    graph = named_graph(text, writer, critics=judges, verify=verify, options=named_options(options), given=given)
     return graph, named_score(score, writer), note or ""
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.graph.state import CompiledStateGraph
 
+from ...faces.problems import BadInputError
 from ...faces.run_config import RunConfig
 from ...graphs import Preset, Served
 from ...graphs.registry import find_preset, served_presets
@@ -55,7 +56,8 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
     """Return the assistants of a server. A search over files is one only where a folder is named.
 
     Raises:
-        ValueError: The file of prompts can't be used, or a pipeline has the name of a preset.
+        ValueError: The file of prompts can't be used, a recipe makes no sense or is for another model, or a pipeline
+            or recipe has the name of another.
     """
     assistants, tuned = {}, ""
     texts: dict[str, Any] = {}
@@ -85,12 +87,31 @@ def assistants_of(settings: Settings) -> dict[str, Assistant]:
             options |= {served.documents: settings.documents} if settings.index is None else {"index": settings.index}
         if not served.documents or settings.documents is not None or settings.index is not None:
             assistants[name] = Assistant(name, preset, served, options)
-    for name, steps in settings.pipelines.items():
-        if name in assistants:
-            raise ValueError(f"the name {name!r} is a preset's: serve the pipeline under another")
-        options = {"preset": "pipeline", "steps": steps, **priced}
-        assistants[name] = Assistant(name, find_preset("pipeline"), Served(name, steps), options)
+    for own in _own_assistants(settings):
+        if own.id in assistants:
+            raise ValueError(f"the name {own.id!r} is taken: serve it under another")
+        assistants[own.id] = replace(own, options={**priced, **own.options})
     return assistants
+
+
+def _own_assistants(settings: Settings) -> Iterator[Assistant]:
+    """Give the pipelines and recipes that are served under names.
+
+    Raises:
+        ValueError: A recipe makes no sense, or is for another model.
+    """
+    for name, steps in settings.pipelines.items():
+        options: dict[str, Any] = {"preset": "pipeline", "steps": steps}
+        yield Assistant(name, find_preset("pipeline"), Served(name, steps), options)
+    for name, recipe in settings.recipes.items():
+        options = {"preset": "refine", **recipe}
+        if (model := options.pop("model", settings.model)) != settings.model:
+            raise ValueError(f"the recipe {name} is for the model {model}: serve it with --model {model}")
+        try:
+            RunConfig.given(model=settings.model, **options)
+        except BadInputError as error:
+            raise ValueError(f"the recipe {name}: {error}") from None
+        yield Assistant(name, find_preset(options["preset"]), Served(name), options)
 
 
 PRESET_OF = {"numeric": "math", "code": "code", "words": "writing", "exact": "refine"}

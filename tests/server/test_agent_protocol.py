@@ -12,6 +12,7 @@ from langgraph.types import Command
 from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 from redraft.faces.run_config import RunConfig
+from redraft.models import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -334,6 +335,37 @@ def test_a_pipeline_is_served_under_its_name(start_server: Any, talking: Any, co
     assert (recipe.preset, recipe.options["pipeline"], own) == ("pipeline", found["description"], True)
 
 
+def test_a_recipe_is_served_under_its_name(start_server: Any, connect: Any) -> None:
+    """It is an assistant with the judges, prompts and rounds that the recipe says, and its threads keep them."""
+    recipe = {"model": "local", "verifiers": ["length:-3 words"], "limits": {"max_rounds": 1}}
+    server = start_server(recipes={"short": recipe}, build_model=lambda spec: ScriptedModel(["Too long a text."] * 9))
+    client = connect(server.url)
+    thread = client.threads.create()["thread_id"]
+    output = client.runs.wait(thread, "short", input=TASK)
+    assert (output["stop_reason"], output["rounds"], output["limits"]["max_rounds"]) == ("max_rounds", 1, 1)
+    kept, own = RunConfig.kept(server.app.state.engine.saver, thread)
+    assert (kept.preset, kept.verifiers, own) == ("refine", ("length:-3 words",), True)
+
+
+@pytest.mark.parametrize(
+    ("recipes", "says"),
+    [
+        ({"mine": {"preset": "refind"}}, "the recipe mine: .*refind"),
+        ({"mine": {"verifierz": []}}, "the recipe mine: verifierz"),
+        ({"mine": {"model": "openai:gpt-5"}}, "is for the model openai:gpt-5: serve it with --model openai:gpt-5"),
+        ({"My own": {}}, "under a name of"),
+        ({"math": {}}, "'math' is taken"),
+    ],
+)
+def test_a_recipe_that_cant_be_served_ends_the_server_at_once(recipes: Any, says: str) -> None:
+    """And not its first run."""
+    from redraft.server.engine.assistants import assistants_of
+    from redraft.server.settings import Settings
+
+    with pytest.raises(ValueError, match=says):
+        assistants_of(Settings(recipes=recipes))
+
+
 @pytest.mark.parametrize(
     ("pipelines", "says"),
     [
@@ -341,7 +373,7 @@ def test_a_pipeline_is_served_under_its_name(start_server: Any, talking: Any, co
         ({"tea": "UseDarft"}, "the pipeline tea: there is no step 'UseDarft'"),
         ({"tea": "UseDir('/nowhere/at/all') | UseDraft"}, "there is no folder"),
         ({"Tea time": "UseDraft"}, "under a name of"),
-        ({"refine": "UseDraft"}, "is a preset's"),
+        ({"refine": "UseDraft"}, "'refine' is taken"),
     ],
 )
 def test_a_pipeline_that_cant_be_served_ends_the_server_at_once(start_server: Any, pipelines: Any, says: str) -> None:
