@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
+from ..state.dual import finish
 from ..state.stopping import rounds_allowed
 from .analysis.anytime import Bets
 from .analysis.differences import graded
@@ -162,7 +162,7 @@ def choose(graph: Any, dataset: Any, **options: Any) -> Choice:
         >>> choose(lambda task: task, rows, score=lambda row, answer: True, also={"no": lambda task: "no"}).chosen
         'one-call'
     """
-    return asyncio.run(achoose(graph, dataset, **options))
+    return finish(achoose(graph, dataset, **options))
 
 
 async def achoose(

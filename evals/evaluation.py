@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ..state.dual import finish
 from ..state.storage.checkpointers import open_checkpointer
 from .analysis.ledger import build_ledger
 from .datasets.dataset import Dataset, Problem, load_dataset
@@ -60,7 +60,7 @@ def evaluate(graph: Any, dataset: Any, **options: Any) -> Ledger:
         >>> ledger.differences[0].before, ledger.differences[0].after
         (0.0, 1.0)
     """
-    return asyncio.run(aevaluate(graph, dataset, **options))
+    return finish(aevaluate(graph, dataset, **options))
 
 
 async def aevaluate(

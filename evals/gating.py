@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 from pydantic import Field, ValidationError
 
 from .._files import write_file
+from ..state.dual import finish
 from .analysis.anytime import Bets, anytime_interval
 from .analysis.paired import CHANCE, Interval, Row
 from .analysis.sentences import percent, points
@@ -116,7 +116,7 @@ def gate(graph: Any, dataset: Any, baseline: Baseline | str | Path, **options: A
         >>> gate(lambda task: "no", rows, baseline, score=right).verdict
         'worse'
     """
-    return asyncio.run(agate(graph, dataset, baseline, **options))
+    return finish(agate(graph, dataset, baseline, **options))
 
 
 async def agate(
@@ -193,7 +193,7 @@ def write_baseline(graph: Any, dataset: Any, path: str | Path | None = None, **o
         mean = sum(scores.values()) / len(scores)
         return Baseline(dataset=data.name, dataset_sha256=data.sha256, graph=str(made.name), mean=mean, scores=scores)
 
-    baseline = asyncio.run(played())
+    baseline = finish(played())
     if path is not None:
         write_file(Path(path), json.dumps(baseline.model_dump(), indent=1, ensure_ascii=False) + "\n")
     return baseline

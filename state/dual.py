@@ -192,11 +192,11 @@ def streaming(graph: Any, take: Callable[[Any], None], *args: Any, **options: An
     return Do(run, arun)
 
 
-async def _awaited(result: Any) -> Any:
+async def _awaited(result: Awaitable[Result]) -> Result:
     return await result
 
 
-def finish(result: Any) -> Any:
+def finish(result: Awaitable[Result]) -> Result:
     """Run an awaitable to its end from synchronous code, also below a running loop (a notebook's)."""
     try:
         asyncio.get_running_loop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import hashlib
 import inspect
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...state.dual import DualCallable
+from ...state.dual import DualCallable, finish
 from .dataset import Dataset, Fields, Problem, numbered_rows, row_id
 from .scorers import Scorer
 
@@ -76,17 +75,13 @@ class OwnScorer(Scorer):
         critic = isinstance(self.own, DualCallable)
         result = self.own(row["task"], answer, ()) if critic else self.own(row, answer)
         if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
+            result = finish(result)
         value = getattr(result, "accepted", None) if critic else result
         if value is None:
             return None
         if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
             raise ValueError(f"a score is True, False, None, or a number from 0 to 1, not {value!r:.80}")
         return float(value)
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
 
 
 def own_dataset(

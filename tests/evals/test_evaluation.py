@@ -244,3 +244,16 @@ def test_a_choice_drops_what_is_behind_and_reports_on_other_rows() -> None:
     assert left[0] > left[-1]
     with pytest.raises(ValueError, match="too few to choose by"):
         choose(mended(), rows[:5], score=holds_wanted)
+
+
+async def test_a_notebook_evaluates_chooses_and_gates(tmp_path: Path) -> None:
+    """The plain functions work below a running loop, as in a notebook, where an async score is awaited too."""
+
+    async def right(row: Any, answer: str) -> bool:
+        return "roof" in answer
+
+    rows = [{"task": f"Write {number}."} for number in range(6)]
+    assert evaluate(mended(), rows, score=right, against=[]).differences[0].after == 1
+    assert choose(mended(), rows, score=right).held_out == 2
+    write_baseline(mended(), rows, tmp_path / "baseline.json", score=right)
+    assert gate(mended(), rows, tmp_path / "baseline.json", score=right).verdict == "can't tell"
