@@ -5,7 +5,8 @@ Models whose replies to one prompt differ, and a writer that answers with the ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -14,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from ...state.dual import Do, at_once
 from ...state.events import Sample, clean
 from ..arguments import checked_temperature
+from ..runtime.killable import beside
 from ..runtime.step import DualRunnable
 from .prompts import PromptedModel, Prompts, reseeded
 from .replies import cut_off, read_text
@@ -109,9 +111,14 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         calls = [Do(sampler.invoke, sampler.ainvoke, (messages, config)) for sampler in samplers]
         # Where one is refused or fails, the others are waited for: what they cost belongs to this step.
         replies = yield at_once(calls, most_threads=(config or {}).get("max_concurrency"))
-        texts = [read_text(reply) for reply in replies]
-        chosen = replies[texts.index(majority_text(texts, self.answer))]
-        samples = [sample_of(reply, self.answer) for reply in replies]
+        # Reading long replies takes a while, so not on the event loop, and each once.
+        counted: SampledReply = yield beside(self._counted, replies)
+        return counted
+
+    def _counted(self, replies: Sequence[AIMessage]) -> SampledReply:
+        answer, texts = cache(self.answer), [read_text(reply) for reply in replies]
+        chosen = replies[texts.index(majority_text(texts, answer))]
+        samples = [sample_of(reply, answer) for reply in replies]
         return SampledReply(**{**chosen.model_dump(exclude={"type"}), "samples": samples})
 
 

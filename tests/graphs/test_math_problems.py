@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import threading
 from typing import Any
 
 import pytest
@@ -151,3 +152,16 @@ def test_it_runs_on_the_embedded_model() -> None:
     output = build_math_graph(model).invoke({"task": TASK, "limits": {"max_rounds": 1}})
     assert output["answer"]
     assert output["stop_reason"] in ("accepted", "max_rounds", "no_progress")
+
+
+async def test_a_vote_reads_each_reply_once_and_beside_the_event_loop() -> None:
+    """Long replies hold up nobody: they are read in another thread, and equal ones once."""
+    read: list[tuple[str, bool]] = []
+
+    def last_word(text: str) -> str:
+        read.append((text, threading.current_thread() is threading.main_thread()))
+        return text.rsplit(maxsplit=1)[-1]
+
+    graph = build_majority_graph(ScriptedModel(["It is 4", "It is 5", "It is 4"]), samples=3, read_answer=last_word)
+    assert (await graph.ainvoke({"task": "2 + 2?"}))["answer"] == "It is 4"
+    assert sorted(read) == [("It is 4", False), ("It is 5", False)]
