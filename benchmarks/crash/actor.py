@@ -1,18 +1,23 @@
-"""One process of a history: `actor.py HOST BEHIND LEASE ROLE DATABASE MODEL …`.
+"""One process of a history: `actor.py HOST CLOCK LEASE ROLE DATABASE MODEL …`.
 
-HOST is the name of its machine, whose clock is BEHIND by so many seconds and whose processes no other machine can look
-up; a lease holds LEASE seconds. As `server` or `worker` it is the command of that name, with the words that follow. As
-`loop` or `agent` it takes the threads that are named by the words that follow to their ends, whoever else does: it
-begins those that are named with a `+`, and goes on with the others once they are there.
+HOST is the name of its machine, whose processes no other machine can look up, and whose clock is behind by as much as
+the file CLOCK says at any moment; a lease holds LEASE seconds. As `server`, `worker` or `command` it is redraft's
+command line, with the words that follow. As `loop`, `agent` or `shell` it takes the threads that are named by the words
+that follow to their ends, whoever else does: it begins those that are named with a `+`, and goes on with the others
+once they are there. A `shell` does so by `redraft run` and `redraft resume`, each a process of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -27,12 +32,19 @@ ROUNDS = 2
 PROMPT = "You check as judge {}.\n{{task}}\n{{draft}}"
 
 
-def on_machine(host: str, behind: float, lease: float) -> None:
+def set_clock(file: Path, behind_s: float) -> None:
+    """Let the clock of a machine be behind by so many seconds from now on, for all of its processes."""
+    with file.open("r+b" if file.exists() else "w+b") as clock:
+        clock.write(int(behind_s * 10**9).to_bytes(8, sys.byteorder, signed=True))
+
+
+def on_machine(host: str, clock: Path, lease: float) -> None:
     """Let this process be on another machine, and leases and servers be as short of patience as a history is."""
-    now, real = time.time_ns, time.time
-    late = int(behind * 10**9)
-    time.time_ns = lambda: now() - late
-    time.time = lambda: real() - behind
+    now = time.time_ns
+    with clock.open("rb") as file:
+        shown = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
+    time.time_ns = lambda: now() - int.from_bytes(shown[:8], sys.byteorder, signed=True)
+    time.time = lambda: time.time_ns() / 10**9
     socket.gethostname = lambda: host
     of_host: Any = lambda: host  # noqa: E731
     leases._machine = of_host  # type: ignore[assignment]
@@ -77,33 +89,76 @@ def work(role: str, database: str, spec: str, names: list[str]) -> None:
     """Return when all of these threads have ended."""
     with open_checkpointer(database) as saver:
         graph = built(role, chat_model(spec), saver)
-        mine, left = {name[1:] for name in names if name[0] == "+"}, [name.removeprefix("+") for name in names]
-        while left:
-            for name in list(left):
-                config: Any = {"configurable": {"thread_id": name}}
-                row = saver.runs.get(name)
-                if row is not None and row.stop_reason is not None:
-                    left.remove(name)
-                    continue
-                try:
-                    if saver.get_tuple(config) is not None:
-                        Thread(graph, name).resume()
-                    elif name in mine:
-                        graph.invoke(given(role, name), config, durability="sync" if len(name) % 2 else "async")
-                except BusyThreadError as error:
-                    print(f"{name}: {error}", file=sys.stderr, flush=True)
-            time.sleep(0.1)
+
+        def begin(name: str) -> None:
+            config: Any = {"configurable": {"thread_id": name}}
+            graph.invoke(given(role, name), config, durability="sync" if len(name) % 2 else "async")
+
+        to_their_ends(saver, names, begin, lambda name: Thread(graph, name).resume())
+
+
+def at_shell(command: list[str], database: str, spec: str, names: list[str]) -> None:
+    """Do as `work` does by the commands that a person would type.
+
+    Raises:
+        RuntimeError: One shows a traceback.
+    """
+
+    def typed(*words: str) -> None:
+        told = subprocess.run([*command, *words, "--db", database], capture_output=True, text=True, check=False)
+        print(told.stderr, file=sys.stderr, flush=True)
+        if "Traceback" in told.stderr:
+            raise RuntimeError(f"redraft {' '.join(words)} shows a traceback")
+
+    def begin(name: str) -> None:
+        typed("run", f"Tell of {name}.", "--thread", name, "--model", spec, "--max-rounds", str(ROUNDS))
+
+    with open_checkpointer(database) as saver:
+        to_their_ends(saver, names, begin, lambda name: typed("resume", name))
+
+
+def to_their_ends(saver: Any, names: list[str], begin: Callable[[str], object], go_on: Callable[[str], object]) -> None:
+    """Return when all of these threads have ended.
+
+    Args:
+        saver: Where they are kept.
+        names: Of the threads; those with a `+` are begun here.
+        begin: Begins one.
+        go_on: Takes one up that is there and has not ended.
+    """
+    mine, left = {name[1:] for name in names if name[0] == "+"}, [name.removeprefix("+") for name in names]
+    while left:
+        for name in list(left):
+            config: Any = {"configurable": {"thread_id": name}}
+            row = saver.runs.get(name)
+            if row is not None and row.stop_reason is not None:
+                left.remove(name)
+                continue
+            try:
+                if saver.get_tuple(config) is not None:
+                    go_on(name)
+                elif name in mine:
+                    begin(name)
+            except BusyThreadError as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+        time.sleep(0.1)
 
 
 def main(*given: str) -> None:
-    host, behind, lease, role, database, spec, *words = given
-    on_machine(host, float(behind), float(lease))
-    if role in ("server", "worker"):
+    host, clock, lease, role, database, spec, *words = given
+    on_machine(host, Path(clock), float(lease))
+    if role == "shell":
+        at_shell([sys.executable, __file__, host, clock, lease, "command", database, spec], database, spec, words)
+    elif role in ("server", "worker", "command"):
         from redraft.faces.cli import main as command
-        from redraft.server.engine import tending
 
-        tending.BEAT_S, tending.DEAD_AFTER_S, tending.LOOK_S = float(lease) / 4, 1.2 * float(lease), 0.3
-        sys.argv = ["redraft", role.replace("server", "serve"), "--db", database, "--model", spec, *words]
+        sys.argv = ["redraft", *words]
+        if role != "command":
+            from redraft.server.engine import tending
+
+            tending.BEAT_S, tending.DEAD_AFTER_S, tending.LOOK_S = float(lease) / 4, 1.2 * float(lease), 0.3
+            named = role.replace("server", "serve")
+            sys.argv = ["redraft", named, "--db", database, "--model", spec, *words]
         command.main()
     else:
         work(role, database, spec, words)

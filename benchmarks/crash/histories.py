@@ -1,10 +1,11 @@
 """Random histories, in the manner of Jepsen: many processes on one database, and all that goes wrong around them.
 
-`python benchmarks/crash/histories.py --minutes 5` (or `make crash`) lets servers, a worker, shells and agents with our
-middleware take threads to their ends, each on a machine of its own with its own clock, on PostgreSQL and on SQLite by
-turns. A seed says what goes wrong and when: processes are killed with SIGKILL and started again, or stopped with
-SIGSTOP, some for longer than a lease holds; connections are cut, the database server is restarted, its disk is full for
-a while, a file is locked. When all is well again everybody ends. Then the database is read:
+`python benchmarks/crash/histories.py --minutes 5` (or `make crash`) lets servers, a worker, loops, agents with our
+middleware and shells that type commands take threads to their ends, each on a machine of its own with its own clock, on
+PostgreSQL and on SQLite by turns. A seed says what goes wrong and when: processes are killed with SIGKILL and started
+again, or stopped with SIGSTOP, some for longer than a lease holds; a machine's clock is set forward or back;
+connections are cut, the database server is restarted, its disk is full for a while, a file is locked. When all is well
+again everybody ends. Then the database is read:
 
 - each thread is there and has ended, and its record is one history: no event is lost or doubled, no checkpoint has two
   that follow it, and its replay says the same;
@@ -34,6 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actor import set_clock
 from together import wrong
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class Plan:
     workers: int = 0
     loops: int = 2
     agents: int = 1
+    shells: int = 0
     threads: int = 3
     """Of each kind."""
     faults: int = 8
@@ -153,12 +156,17 @@ class Cast:
     def __init__(self, start: Callable[..., Any], folder: Path, common: tuple[Any, ...], chance: random.Random) -> None:
         self._start, self._folder, self._common, self._chance = start, folder, common, chance
         self.actors: list[Actor] = []
+        self.clocks: dict[str, Path] = {}
+        """By the machine's name."""
 
     def begin(self, name: str, role: str, *words: object) -> None:
         """Start one, on a machine of its own or on the one that some share, with a clock of its own."""
         lease, url, spec = self._common
-        machine, behind = self._chance.choice([name, "shared"]), self._chance.choice([0, 0, 3600, -3600, 5])
-        actor = Actor(self._start, self._folder, name, (machine, behind, lease, role, url, spec, *words))
+        machine, behind = self._chance.choice([name, "shared"]), self._chance.choice(OFF_S)
+        if machine not in self.clocks:
+            self.clocks[machine] = self._folder / f"{machine}.clock"
+            set_clock(self.clocks[machine], behind)
+        actor = Actor(self._start, self._folder, name, (machine, self.clocks[machine], lease, role, url, spec, *words))
         self.actors.append(actor)
         actor.start()
 
@@ -174,7 +182,9 @@ class Cast:
 
     def at_work(self) -> list[str]:
         """Return the shells and agents that have not done all they are to do."""
-        return [one.name for one in self.actors if one.name[:5] in ("loop-", "agent") and one.process.poll() != 0]
+        return [
+            one.name for one in self.actors if one.name[:5] in ("loop-", "agent", "shell") and one.process.poll() != 0
+        ]
 
     def end(self) -> None:
         """End all in order, so that what they hold is given back."""
@@ -207,7 +217,7 @@ def history(
         RuntimeError: A process ended as none may, or not all come to their ends.
     """
     chance, told = random.Random(seed), History(seed)
-    kinds = ["loop", "agent", *(["served"] if plan.servers else [])]
+    kinds = ["loop", "agent", *(["shell"] if plan.shells else []), *(["served"] if plan.servers else [])]
     names = {kind: [f"{kind}-{seed}-{at}" for at in range(plan.threads)] for kind in kinds}
     cast = Cast(start, folder, (plan.lease_s, database.url, model.spec), chance)
     with ExitStack() as stack:
@@ -219,7 +229,7 @@ def history(
             cast.begin(f"worker-{at}", "worker")
         submitted = Submitted(ports, names.get("served", []), cast.tend)
         submitted.submit(plan.threads // 2)
-        for kind, count in (("loop", plan.loops), ("agent", plan.agents)):
+        for kind, count in (("loop", plan.loops), ("agent", plan.agents), ("shell", plan.shells)):
             for at in range(count):
                 own = set(names[kind][at::count])  # which it begins; with the others it goes on
                 shuffled = chance.sample(names[kind], len(names[kind]))
@@ -229,7 +239,7 @@ def history(
             raise RuntimeError("nobody begins")
         if not hasattr(database, "path"):
             set_up_witness(database, with_runs=bool(ports))
-        faults, kept = Faults(chance, plan, database, disk, cast.actors), list[tuple[float, set[str]]]()
+        faults, kept = Faults(chance, plan, database, disk, cast), list[tuple[float, set[str]]]()
         for number in range(plan.faults):
             faults.one(model)
             with suppress(Exception):  # the database may not answer just now
@@ -254,9 +264,9 @@ def history(
 class Faults:
     """What goes wrong, by chance."""
 
-    def __init__(self, chance: random.Random, plan: Plan, database: Any, disk: Any, actors: list[Actor]) -> None:
+    def __init__(self, chance: random.Random, plan: Plan, database: Any, disk: Any, cast: Cast) -> None:
         self._chance, self._plan, self._database, self._disk = chance, plan, database, disk
-        self._actors = actors
+        self._actors, self._clocks = cast.actors, cast.clocks
         self.told: list[str] = []
         self.woken: list[float] = []
         """When processes that were stopped went on."""
@@ -267,7 +277,7 @@ class Faults:
         model.wait_for(self._chance.randint(1, 4), alive=lambda: time.monotonic() < until)
         time.sleep(self._chance.uniform(0, model.delay_s))
         around = ["lock", *(["full"] if self._disk else [])] if hasattr(self._database, "path") else CUTS
-        what = self._chance.choice(["kill", "kill", "kill", "stop", "stop", "stop", *around])
+        what = self._chance.choice(["kill", "kill", "kill", "stop", "stop", "stop", "clock", *around])
         at_work = [one for one in self._actors if one.process.poll() is None] or self._actors
         actor, seconds = self._chance.choice(at_work), self._chance.choice([0.3, 1.0, 1.5 * self._plan.lease_s])
         self.told.append(f"{what} {actor.name} {seconds:.1f}")
@@ -279,6 +289,9 @@ class Faults:
             time.sleep(seconds)
             self.woken.append(time.monotonic())
             actor.send(signal.SIGCONT)
+        elif what == "clock":
+            machine = self._chance.choice(sorted(self._clocks))
+            set_clock(self._clocks[machine], self._chance.choice(OFF_S))
         else:
             with getattr(self, f"_{what}")():
                 time.sleep(min(seconds, 1.0))
@@ -326,6 +339,8 @@ class Faults:
 
 
 CUTS = ["cut", "full", "restart"]
+OFF_S = [0, 0, 3600, -3600, 5]
+"""By how much a machine's clock is behind; below 0, ahead."""
 
 
 class FilledDisk:
@@ -481,8 +496,8 @@ def count_calls(told: History, model: Any, kept: Sequence[tuple[float, set[str]]
 
 
 PLANS = {
-    "sqlite": Plan(servers=1, loops=3, agents=2, threads=10, faults=24),
-    "postgres": Plan(servers=2, workers=1, loops=3, agents=1, threads=10, faults=24),
+    "sqlite": Plan(servers=1, loops=3, agents=2, shells=1, threads=8, faults=24),
+    "postgres": Plan(servers=2, workers=1, loops=3, agents=1, shells=1, threads=8, faults=24),
 }
 
 
