@@ -356,7 +356,11 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: It is no JSON object.
         OSError: It can't be read.
     """
-    content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    try:
+        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{os.fspath(path)} is no recipe: it is not JSON: {why}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{os.fspath(path)} is no recipe: it must be an object of options by name")  # noqa: TRY004
     return content

@@ -170,7 +170,7 @@ def read_replies(path: str | os.PathLike[str]) -> list[Any]:
     if text.lstrip().startswith("["):
         try:
             pairs = [(f"reply {number}", reply) for number, reply in enumerate(json.loads(text), start=1)]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where} are not a JSON list: {error}") from error
     else:
         pairs = []
@@ -178,7 +178,7 @@ def read_replies(path: str | os.PathLike[str]) -> list[Any]:
             if line.strip():
                 try:
                     pairs.append((f"line {number}", json.loads(line)))
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise ValueError(f"{where}, line {number}: not JSON: {error}") from error
     if not pairs:
         raise ValueError(f"{where}: no reply in it")

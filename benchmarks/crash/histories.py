@@ -39,7 +39,7 @@ from actor import set_clock
 from together import wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 __all__ = ["Actor", "History", "Plan", "history", "history_rows", "main"]
 
@@ -107,6 +107,8 @@ class Actor:
         self._start, self._words = start, [str(ACTOR), *map(str, words)]
         self.said = folder / f"{name}.log"
         self.process: Any = None
+        self.killed: set[str] = set()
+        """Ids of all processes of its group that were killed, those that a shell had started too."""
 
     def start(self) -> None:
         with self.said.open("a") as log:
@@ -121,6 +123,7 @@ class Actor:
                     os.kill(self.process.pid, number)
 
     def kill(self) -> None:
+        self.killed |= members(self.process.pid)
         self.send(signal.SIGKILL)
         self.process.wait()
 
@@ -135,6 +138,16 @@ class Actor:
         self.start()
         expected = code == -signal.SIGKILL or any(one in said for one in EXPECTED)
         return "" if expected else f"{self.name} ended with {code}: {said}"
+
+
+def members(group: int) -> set[str]:
+    """Return the ids of the processes of a group; only its own where there is no /proc."""
+    found = {str(group)}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(status.read_text(encoding="utf-8").rpartition(")")[2].split()[2]) == group:
+                found.add(status.parent.name)
+    return found
 
 
 def free_port() -> int:
@@ -256,7 +269,8 @@ def history(
             time.sleep(0.2)
         cast.end()
     told.faults, told.threads = faults.told, sum(map(len, names.values()))
-    told.wrong += list(found_wrong(database, names))
+    killed = {pid for one in cast.actors if one.name.startswith("shell") for pid in one.killed}
+    told.wrong += list(found_wrong(database, names, killed))
     count_calls(told, model, kept, faults.woken)
     return told
 
@@ -435,8 +449,14 @@ def set_up_witness(database: Any, *, with_runs: bool) -> None:
             admin.execute(ENDS)
 
 
-def found_wrong(database: Any, names: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Say what a database holds that is no history, and what it holds that is nobody's."""
+def found_wrong(database: Any, names: Mapping[str, Sequence[str]], killed: Collection[str] = ()) -> Iterator[str]:
+    """Say what a database holds that is no history, and what it holds that is nobody's.
+
+    Args:
+        database: Of `databases`.
+        names: Of the threads, by their kind.
+        killed: Ids of commands that were killed: the lease of a thread that had ended when one took it expires.
+    """
     from collections import Counter
 
     from actor import built
@@ -467,7 +487,8 @@ def found_wrong(database: Any, names: Mapping[str, Sequence[str]]) -> Iterator[s
             )
             if lost:
                 yield f"{table} holds what no thread of the list has: {lost}"
-        if held := saver._query("SELECT thread_id, process FROM redraft_leases WHERE expires_at > 0", {}):
+        leases = saver._query("SELECT thread_id, process FROM redraft_leases WHERE expires_at > 0", {})
+        if held := [one for one in leases if one[1].split(":")[1] not in killed]:
             yield f"leases are held by nobody: {held}"
         with suppress(Exception):  # where there were servers
             under_way = saver._query(

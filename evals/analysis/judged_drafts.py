@@ -61,6 +61,8 @@ def read_labelled(
             continue
         try:
             row = _checked_row(json.loads(line), task, draft, right)
+        except RecursionError:
+            raise ValueError(f"{path}, line {number}: not JSON: nested too deeply") from None
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
         problems.setdefault(row[task], []).append(row)

@@ -96,7 +96,9 @@ class Source:
                 file.seek(0)
                 marks = max(",\t;", key=first.count)
                 reader = csv.reader(file, delimiter=marks, strict=True)
-                names = _unique(next(reader, []))
+                if len(headings := next(reader, [])) > MAX_COLUMNS:
+                    raise ValueError(f"{self.path}: {len(headings):,} columns, more than {MAX_COLUMNS:,}")
+                names = _unique(headings)
                 for cells in reader:
                     if not any(cells):
                         continue
@@ -233,4 +235,5 @@ def _unique(names: list[str]) -> list[str]:
     return unique
 
 
+MAX_COLUMNS = 2000
 BOM = b"\xef\xbb\xbf"

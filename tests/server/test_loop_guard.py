@@ -91,6 +91,19 @@ FILTERS: tuple[dict[str, Any], ...] = (
     {f"n{at}": None for at in range(100)},
     {"v": {f"${at}": 1 for at in range(60_000)}},
 )
+OPTIONS: tuple[Any, ...] = (
+    10**300,
+    -1,
+    True,
+    "self",
+    "x" * 400_000,
+    [*("checklist:self", "rubric:self", "self")] * 3000,
+    [f"length:{at}" for at in range(5000)],
+    [json.dumps({"type": "function", "function": {"name": f"f{at}", "parameters": ANY_OF}}) for at in range(64)],
+    json.dumps(DOUBLING),
+    json.dumps(ANY_OF),
+    {"a": {"a": [{}] * 3000}},
+)
 TABLE = "|a" * 500 + "|\n" + "|-" * 500 + "|\n" + "|\n" * 9000
 SLOW_TYPE = json.dumps({"patternProperties": {"^(a+)+\\1$": {}}})
 
@@ -304,6 +317,24 @@ def test_what_a_caller_has_is_read_beside_the_others(guarded: Guarded) -> None:
     for path in (f"threads/{OWN}", f"threads/{OWN}/diff", f"compare?one={OWN}&two={OWN}", "threads", "home"):
         guarded.sent("GET", f"/page/{path}", None)
     guarded.sent("GET", f"/page/runs/{guarded.own['run_id']}/live", None)
+
+
+@pytest.mark.one_of_each
+@pytest.mark.parametrize("value", OPTIONS, ids=range(len(OPTIONS)))
+def test_options_of_callers_hold_nobody_up(guarded: Guarded, value: Any) -> None:
+    """Each option that a caller may set of each assistant, critics among them, is taken or refused soon."""
+    asked = 0
+    for assistant in guarded.client.post("/assistants/search", json={"limit": 1000}).json():
+        name = assistant["assistant_id"]
+        if name.startswith("own-"):  # its caller's, of these presets
+            continue
+        schemas = guarded.client.get(f"/assistants/{name}/schemas").json()
+        for option in (schemas.get("context_schema") or {}).get("properties", {}):
+            given = {"task": "x", "draft": "a b", "limits": {"max_rounds": 0}}
+            body = {"assistant_id": name, "input": given, "context": {option: value}}
+            guarded.sent("POST", "/runs/wait", body)
+            asked += 1
+    assert asked > 20  # presets' options are many
 
 
 @pytest.mark.slow
