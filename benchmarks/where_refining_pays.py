@@ -17,7 +17,8 @@ Each run is a line of `--out`, with every text; called again with the same file,
 `--rows FROM:TO` takes a part of the rows. The report compares on the rows that both methods have, at equal tokens:
 samples are cut to the smallest number whose mean cost reaches that of `where`, so that they are never the poorer.
 Intervals are Tango's, p is McNemar's exact test with Holm's correction over the cells. The three questions are answered
-by linear mixed models of the differences, row by row, with a random intercept for each family.
+by linear mixed models of the differences, row by row, with a random intercept for each family; where one does not
+converge, by least squares with errors clustered by families, and the report says so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import argparse
 import asyncio
 import json
 import sys
+import warnings
 from math import log10
 from pathlib import Path
 from statistics import fmean
@@ -256,6 +258,7 @@ def share(values: Any) -> str:
 def pooled(question: str, rows: Sequence[Row], models: Sequence[str]) -> None:
     """Print the mean difference over families, and how it changes with a tenfold size of the model."""
     import numpy as np
+    from statsmodels.regression.linear_model import OLS
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     families = [row["family"] for row in rows]
@@ -268,12 +271,18 @@ def pooled(question: str, rows: Sequence[Row], models: Sequence[str]) -> None:
     if not differences.any():
         print(f"\n{question}: no row differs, n = {len(rows)}")
         return
-    fitted = MixedLM(differences, design, groups=families).fit(reml=True)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        fitted, note = MixedLM(differences, design, groups=families).fit(reml=True), ""
+    if not fitted.converged:
+        groups = np.unique(families, return_inverse=True)[1]
+        fitted = OLS(differences, design).fit(cov_type="cluster", cov_kwds={"groups": groups})
+        note = "; the mixed model did not converge: least squares, clustered by families"
     low, high = fitted.conf_int()[0]
     print(
         f"\n{question}: where less {QUESTIONS[question]}, {100 * fitted.params[0]:+.1f} points ({100 * low:+.1f} to "
         f"{100 * high:+.1f}), p = {fitted.pvalues[0]:.2g}; {len(rows)} rows, {len({*families})} families, "
-        f"{len(models)} models"
+        f"{len(models)} models{note}"
     )
     if sized:
         low, high = fitted.conf_int()[1]
@@ -305,7 +314,7 @@ def draw(cells: Sequence[Row], models: Sequence[str], path: Path) -> None:
                     axes.text(
                         x,
                         y,
-                        f"{grid[y, x]:+.0f}{clear}",
+                        f"{grid[y, x] or 0:+.0f}{clear}".replace("+0", "0"),
                         ha="center",
                         va="center",
                         color="white" if abs(grid[y, x]) > 40 else "black",
