@@ -29,6 +29,7 @@ ELSEWHERE = {
     "docs/schemas/README.md": "schemas.md",
     "evals/RESULTS.md": "evidence.md",
     "evals/PREREGISTERED.md": "registered.md",
+    "evals/PREREGISTERED_MAP.md": "registered_map.md",
 }
 """Pages by where they stand in the repository, and in the site."""
 NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")

@@ -23,6 +23,7 @@ import re
 from pathlib import Path
 from tempfile import mkdtemp
 
+from IPython.display import Markdown
 from redraft import build_refine_graph, chat_model
 from redraft.evals import choose, evaluate, gate, write_baseline
 
@@ -99,8 +100,7 @@ def is_right(row: dict, answer: str) -> float:
 model = chat_model("replay")  # recorded from a model of 1.5B parameters; yours: "openai:gpt-5-mini", "local" …
 graph = build_refine_graph(model, verifiers=[notice], limits={"max_rounds": 3})
 ledger = evaluate(graph, rows, score=is_right, concurrency=1)
-for difference in ledger.differences:
-    print("-", difference.sentence)
+Markdown("\n".join(f"- {difference.sentence}" for difference in ledger.differences))
 
 # %% [markdown]
 # 24 rows are few, so read the interval before the difference: what includes 0 can be chance. On thousands of
@@ -121,7 +121,7 @@ choice = choose(
 )
 for one in choice.candidates:
     print(f"{one.name:12} score {one.mean:.2f} on {one.n} rows, {one.tokens:.0f} tokens a row  {one.dropped}")
-print(choice.sentence)
+Markdown(choice.sentence)
 
 # %% [markdown]
 # At the shell, `redraft choose rows.jsonl --verify … --out recipe.json` writes the choice as a recipe, which `redraft
@@ -144,7 +144,7 @@ write_baseline(
 print(json.dumps(json.loads(baseline.read_text())["scores"], indent=1))
 
 worse = gate(lambda task: "A notice about " + task.split(": ")[1], rows, baseline, score=is_right)
-print(worse.verdict, "-", worse.sentence)
+Markdown(f"**{worse.verdict}**: {worse.sentence}")
 
 # %% [markdown]
 # In a test that is `redraft_gate(graph, "rows.jsonl", "baseline.json", score=is_right)`, and in a pipeline `redraft
