@@ -48,7 +48,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDRAFT_DATA", str(tmp_path / "data"))  # and no index in the home of who runs the tests
     monkeypatch.delenv("REDRAFT_MODEL", raising=False)
     monkeypatch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)  # as in an activated environment
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.png", "*.json", "*.py"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.png", "*.svg", "*.json", "*.py"))
     shutil.copytree(ROOT / "examples" / "harbour", tmp_path / "examples" / "harbour")
 
 
