@@ -297,6 +297,10 @@ def upstream_error(error: BaseException) -> dict[str, str] | None:
     return None
 
 
+JUDGING = "feedback"
+"""The node in which critics are asked."""
+
+
 async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig, control: RunControl) -> None:
     """Stream the graph to its end, send what the run was asked to send, and keep its last values in `run.output`."""
     wanted, subgraphs = run.request["stream_modes"], run.request["subgraphs"]
@@ -315,13 +319,18 @@ async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig,
         if "events" in wanted
         else graph.astream(entry, config, **options)
     )
+    chat = False
     async for item in items:
         namespace, mode, data = item if subgraphs else ((), *item)
         if mode == "values" and not namespace:
+            chat = chat or bool(data.get("messages"))
             # what a person is asked comes by itself
             run.output = {**(run.output or {}), **data} if set(data) == {"__interrupt__"} else dict(data)
         suffix = "".join(f"|{part}" for part in namespace)
         if mode == "messages":
+            # A client of a chat shows each message as one; what judges say is in the events.
+            if chat and data[1].get("langgraph_node") == JUDGING:
+                continue
             if "messages-tuple" in wanted:
                 run.send("messages" + suffix, list(data))
             for event, part in () if parts is None else parts.read(*data):

@@ -63,3 +63,16 @@ def test_a_preset_that_is_no_chat_takes_the_last_message_as_its_task(chat: Any) 
             with pytest.raises(UnprocessableEntityError, match="messages"):
                 client.runs.create(thread, assistant, input={"messages": wrong})
     assert len(model.calls) == calls
+
+
+def test_a_chat_streams_what_writers_write_and_no_verdicts(chat: Any) -> None:
+    """A chat's page shows every streamed message as one of its own: a critic's reply is none. The stream of a task has
+    it, as LangGraph's own has."""
+    client, _ = chat
+
+    def nodes(asked: dict[str, Any]) -> set[str]:
+        parts = client.runs.stream(None, "refine", input=asked, stream_mode=["values", "messages-tuple"])
+        return {part.data[1]["langgraph_node"] for part in parts if part.event == "messages"}
+
+    assert nodes(user("Write about a boat.")) == {"generate", "check"}  # which says the answer
+    assert nodes({"task": "Write about a boat."}) == {"generate", "feedback"}
