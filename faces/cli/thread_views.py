@@ -18,7 +18,7 @@ from ...state.threads.diffs import Change, Diff
 from ..problems import command
 from ..views.console import Screen, one_line, plain_table, safe, show_event, show_requirements, terminal_width
 from ..views.timeline import stop_text
-from ..views.wording import amount, money, moved, reason_style, score_of, seconds, size, stripped_words
+from ..views.wording import amount, cost_words, moved, reason_style, score_of, seconds, size, stripped_words
 from .running import RESULT_KEYS, show_outcome, sources_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def show_history(
             show_event(screen, event, indent=6)
     if facts["ours"]:
         spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
-        spent += [money(facts["total_cost_usd"]), seconds(facts["total_seconds"])]
+        spent += [*cost_words(facts), seconds(facts["total_seconds"])]
         reason = facts["stop_reason"]
         screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
     show_requirements(screen, facts["requirements"])

@@ -9,7 +9,7 @@ from ...state.threads.diffs import Change, Diff, diff_fields, diff_words
 from ...state.typed_answer import ANSWER_SCHEMA
 from .console import safe
 from .timeline import event_row
-from .wording import score_of
+from .wording import STOPPED_BY, score_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,8 @@ def read_values(thread: Thread) -> dict[str, Any]:
 def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
     """Return the values of a thread's state, and the node that raised an error there, with what it raised.
 
+    A run that was stopped in the middle of a call leaves a `CancelledError`, which is no error of the run.
+
     Raises:
         UnknownThreadError: There is no such thread.
     """
@@ -57,7 +59,8 @@ def read_state(thread: Thread) -> tuple[dict[str, Any], tuple[str, str] | None]:
     if thread.saver.get_tuple(thread.config) is None:
         raise UnknownThreadError(f"there is no thread {thread.thread_id!r}")
     snapshot = state_of(thread.graph, thread.config)
-    raised = next(((task.name, str(task.error).strip('"')) for task in snapshot.tasks if task.error), None)
+    errors = [(task.name, str(task.error).strip('"')) for task in snapshot.tasks if task.error]
+    raised = next((error for error in errors if error[1].partition("(")[0] not in STOPPED_BY), None)
     values = snapshot.values
     return {**values, "events": thread.kind.read(values)} if isinstance(values, dict) else {}, raised
 

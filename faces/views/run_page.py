@@ -107,5 +107,7 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
     if oracle_touched(events):
         facts.append("a critic knew the gold answer")
     sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
+    if not usage["calls"]:
+        return facts  # stopped in its first call, say, of which nobody knows what it cost
     facts.append(f"{sure}{tokens_of(usage)}")
     return [*facts, money(usage["cost_usd"]), seconds(usage["seconds"])]

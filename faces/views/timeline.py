@@ -10,6 +10,7 @@ from .console import plain_table, printed, safe, shortened, terminal_width
 from .wording import (
     REJECTED_WORDS,
     amount,
+    cost_words,
     left_out,
     mark,
     money,
@@ -157,7 +158,8 @@ def timeline_text(facts: Mapping[str, Any]) -> str:
     ending = [f"thread {safe(facts['thread_id'])}", str(facts["stop_reason"] or "unfinished")]
     if facts["ours"]:
         tokens = amount(facts["total_tokens"], "token")
-        ending += [tokens if facts["total_counted"] else f"at least {tokens}", money(facts["total_cost_usd"])]
+        ending.append(tokens if facts["total_counted"] else f"at least {tokens}")
+        ending += cost_words(facts)
     ending.append(seconds(facts["total_seconds"]))
     ending += [f"next: {', '.join(map(safe, facts['waiting']))}"] if facts["waiting"] else []
     return f"{printed(table, width=max(terminal_width(), least))}\n\n{' · '.join(ending)}"

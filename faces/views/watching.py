@@ -10,7 +10,7 @@ from typing import Any
 from .console import LiveRun, Screen, doing
 from .documents import Display
 from .timeline import ROUND_BEGINS, STYLES, event_row, totals
-from .wording import amount, reason_style, seconds, stop_words
+from .wording import STOPPED_BY, amount, reason_style, seconds, stop_words
 
 __all__ = ["MODES", "Watch", "in_notebook", "watching"]
 
@@ -74,8 +74,9 @@ class Watch:
 
     def broken(self, error: BaseException) -> None:
         """Say in the view that the run did not come to its end."""
-        stopped = isinstance(error, KeyboardInterrupt) or type(error).__name__ in {"CancelledError", "GraphDrained"}
-        self.doing, self.style = ("stopped", "open") if stopped else (f"failed: {type(error).__name__}", "bad")
+        name = type(error).__name__
+        stopped = isinstance(error, KeyboardInterrupt) or name in STOPPED_BY
+        self.doing, self.style = (stop_words(None), "open") if stopped else (f"failed: {name}", "bad")
         self._renew(self, "end", None)
 
     def display(self) -> Display:

@@ -9,9 +9,11 @@ from typing import Any
 from ..problems import BadInputError
 
 __all__ = [
+    "STOPPED_BY",
     "STOP_WORDS",
     "amount",
     "checked_reason",
+    "cost_words",
     "left_out",
     "mark",
     "money",
@@ -45,6 +47,9 @@ STOP_WORDS: Mapping[str | None, str] = {
     "quarantined": "it stopped the servers that ran it; a person may resume it",
     None: "unfinished",
 }
+
+STOPPED_BY = ("CancelledError", "GraphDrained", "KeyboardInterrupt")
+"""Exceptions of a run that somebody stopped: it is unfinished, and nothing failed."""
 
 
 def stop_words(reason: str | None) -> str:
@@ -116,6 +121,11 @@ def money(cost_usd: float | None) -> str:
         if cost_usd < 0.01
         else f"${cost_usd:.3f}"
     )
+
+
+def cost_words(totals: Mapping[str, Any]) -> list[str]:
+    """Return the cost of a thread in words; empty where no call was counted, as after one that was stopped."""
+    return [money(totals["total_cost_usd"])] if totals["total_calls"] else []
 
 
 def moved(at: str, now: datetime | None = None) -> str:

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from ...faces.sessions import every_row
-from ...faces.views.wording import STOP_WORDS
+from ...faces.views.wording import STOP_WORDS, stop_words
 from ...graphs.registry import known_options
 from ...nodes.runtime.killable import off_loop
-from ...state import RunRow
+from ...state import BadCheckpointError, RunRow
 from ...state.storage.index import PATH, BadRunError, RunIndex
+from ...state.threads.answers import pending_interrupts
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response
 from ..engine.assistants import Assistant
@@ -24,7 +25,7 @@ from ..engine.thread_records import ThreadRecord
 from ..settings import Settings
 from .drawing import drawn
 
-__all__ = ["router"]
+__all__ = ["router", "standing"]
 
 router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -33,7 +34,13 @@ A_PAGE = 20
 MOST_PATHS = 100
 """Paths of a search that its row in the list holds; the search's own view has all."""
 MODES = ("custom", "messages-tuple")
-STANDING = {"busy": "under way", "interrupted": "waits for a person", "error": "ended by an error"}
+UNFINISHED = "unfinished"
+STANDING = {
+    "busy": "under way",
+    "interrupted": "waits for a person",
+    UNFINISHED: stop_words(None),
+    "error": "ended by an error",
+}
 """How a thread may stand besides why its run stopped."""
 
 
@@ -126,9 +133,11 @@ async def _threads(engine: Engine, caller: Caller, offset: int, q: str, assistan
             records = [record for record in records if record.assistant == assistant]
         if q.strip() or stop:
             rows_by_id = _rows(index, records)
-            records = [record for record in records if _meant(record, rows_by_id.get(record.thread_id), q, stop)]
+            records = [
+                record for record in records if _meant(engine, record, rows_by_id.get(record.thread_id), q, stop)
+            ]
         return len(records), [
-            _row(record, index, paths.get(record.thread_id, ())) for record in records[offset : offset + A_PAGE]
+            _row(engine, record, paths.get(record.thread_id, ())) for record in records[offset : offset + A_PAGE]
         ]
 
     async with engine.owned.looking(caller):
@@ -166,11 +175,30 @@ def _rows(index: RunIndex, records: Sequence[ThreadRecord]) -> dict[str, RunRow]
         return {row.thread_id: row for row in rows if row is not None}
 
 
-def _meant(record: ThreadRecord, row: RunRow | None, q: str, stop: str) -> bool:
+def _meant(engine: Engine, record: ThreadRecord, row: RunRow | None, q: str, stop: str) -> bool:
     words = f"{record.thread_id} {row.task if row else ''}".casefold()
+    if not all(word in words for word in q.casefold().split()):
+        return False
     reason = row.stop_reason if row else None
-    standing = record.status if record.status == "busy" or reason is None else reason
-    return all(word in words for word in q.casefold().split()) and stop in ("", standing)
+    if stop in ("", record.status if record.status == "busy" or reason is None else reason):
+        # What was stopped is noted as `interrupted`, too, as LangGraph's API has it.
+        return stop != "interrupted" or standing(engine, record, row) == stop
+    return stop == UNFINISHED and standing(engine, record, row) == stop
+
+
+def standing(engine: Engine, record: ThreadRecord, row: RunRow | None) -> str:
+    """Return how a thread stands besides its stop reason: a key of `STANDING`, or `idle`.
+
+    LangGraph's API says `interrupted` of a run that waits for a person and of one that was stopped; here the second
+    is `unfinished`, as in the shell.
+    """
+    if row is None or row.stop_reason is not None or record.status not in ("idle", "interrupted"):
+        return record.status
+    try:
+        stored = engine.saver.get_tuple({"configurable": {"thread_id": record.thread_id, "checkpoint_ns": ""}})
+    except BadCheckpointError:
+        return record.status
+    return "interrupted" if pending_interrupts(stored) else UNFINISHED
 
 
 def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
@@ -181,12 +209,12 @@ def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
         return None, False
 
 
-def _row(record: ThreadRecord, index: RunIndex, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
-    row, readable = _kept(index, record.thread_id)
+def _row(engine: Engine, record: ThreadRecord, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
+    row, readable = _kept(engine.saver.runs, record.thread_id)
     return {
         "thread_id": record.thread_id,
         "assistant": record.assistant,
-        "status": record.status if readable else "error",
+        "status": standing(engine, record, row) if readable else "error",
         "updated_at": record.updated_at,
         "when": f"{record.updated_at[:16].replace('T', ' ')} UTC",
         "kept": row is not None,
@@ -196,6 +224,6 @@ def _row(record: ThreadRecord, index: RunIndex, paths: Sequence[ThreadRecord] = 
         "score": row.score if row else None,
         "tokens": row.total_tokens if row else 0,
         "parent": bool(row and row.parent_thread_id),
-        "paths": [_row(path, index) for path in paths[:MOST_PATHS]],
+        "paths": [_row(engine, path) for path in paths[:MOST_PATHS]],
         "all_paths": len(paths),
     }

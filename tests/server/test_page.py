@@ -314,6 +314,8 @@ def test_a_run_is_stopped_and_goes_on(server: Any, talking: Any, chromium: Any) 
         chromium.run("document.querySelector('[data-stop]').click()")
         chromium.wait_for("document.querySelector('form[data-form=go-on]')")
         assert client.get("/threads/mine/runs").json()[0]["status"] == "interrupted"
+        shows(chromium, "unfinished", within=".facts")
+        assert "error" not in written(chromium)
         talking.gate.set()
         chromium.run("document.querySelector('form[data-form=go-on] button').click()")
         shows(chromium, "second draft", within=".answer")

@@ -170,6 +170,46 @@ def test_threads_come_in_pages(http: httpx.Client) -> None:
     assert "nothing on this page" in pages[3]
 
 
+def test_a_stopped_run_is_unfinished_everywhere(
+    start_server: Callable[..., Any], talking: Any, tmp_path: Path, shell: Callable[..., Any]
+) -> None:
+    """A run that was stopped in the middle of a call is `unfinished` on its page, in the list and in the shell: no
+    error, no question to a person and no price is told of it, and each says how it goes on."""
+    db = str(tmp_path / "runs.sqlite")
+    server = start_server(db=db)
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "asks", assistant_id="refine-with-a-person")
+        talking.gate.clear()
+        started = client.post("/page/start", json={"assistant": "refine", "task": "Write about winter."})
+        stopped = started.json()["thread_id"]
+        run_id = client.get(f"/threads/{stopped}/runs").json()[0]["run_id"]
+        with client.stream("GET", f"/page/runs/{run_id}/live") as live:
+            next(line for line in live.iter_lines() if "drafting" in line)
+        assert client.post(f"/threads/{stopped}/runs/{run_id}/cancel", params={"wait": "true"}).is_success
+        assert client.get(f"/threads/{stopped}/state").json()["tasks"][0]["error"] == "CancelledError"
+        assert client.get(f"/threads/{stopped}").json()["status"] == "interrupted"
+
+        def found(stop: str) -> list[str]:
+            html = client.get("/page/threads", params={"stop": stop}).json()["html"]
+            return re.findall(r'<li><a href="#/threads/([^"]+)"><span', html)
+
+        assert found("unfinished") == [stopped]
+        assert found("interrupted") == ["asks"]
+        listed = client.get("/page/threads", params={"q": stopped}).json()["html"]
+        page = client.get(f"/page/threads/{stopped}").json()["html"]
+        side = client.get("/page/compare", params={"one": "asks", "two": "asks"}).json()["html"]
+    assert "waits for a person" in side
+    for html in (listed, page):
+        assert ">unfinished<" in html
+        assert not re.search(r"error ended|waits|\$0\.00", html)
+    assert 'data-form="go-on"' in page
+    listed_by_shell = shell("threads", "--db", db, "--stopped", "unfinished", "--json").json
+    assert stopped in [row["thread_id"] for row in listed_by_shell]
+    told = shell("history", stopped, "--db", db).out
+    assert "unfinished; go on with:" in told
+    assert "$0.00" not in told
+
+
 def test_threads_are_found(start_server: Callable[..., Any], talking: Any, tmp_path: Path) -> None:
     """Threads are found by words of their task or id, by preset, and by why they stopped; the paths of a search stand
     folded under it, and nowhere else."""
