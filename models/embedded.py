@@ -20,6 +20,9 @@ from .control_tokens import gguf_control_tokens
 
 __all__ = ["EmbeddedServer", "require_llama", "serve_gguf"]
 
+SYSTEM_PACKAGES = {"libgomp.so.1": ("libgomp1", "libgomp"), "libstdc++.so.6": ("libstdc++6", "libstdc++")}
+"""What xllamacpp's wheels for Linux don't bring along: the package of each library on Debian, and elsewhere."""
+
 
 @dataclass(frozen=True)
 class EmbeddedServer:
@@ -96,11 +99,23 @@ def serve_gguf(path: str | os.PathLike[str], *, model_name: str | None = None) -
 
 
 def require_llama() -> None:
-    """Raise ImportError unless `xllamacpp` is installed."""
+    """Raise ImportError unless `xllamacpp` can be loaded; the message says what to install."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ImportError(
             'a model inside the process needs an extra: pip install ".[local]" in a checkout', name="xllamacpp"
         )
+    try:
+        import xllamacpp  # noqa: F401  # a wheel that is there may need a library of the system that is not
+    except ImportError as error:
+        missing = next((library for library in SYSTEM_PACKAGES if library in str(error)), None)
+        if missing is None:
+            raise
+        debian, others = SYSTEM_PACKAGES[missing]
+        raise ImportError(
+            f"a model inside the process needs {missing}, which this machine does not have. As root: apt-get install "
+            f"{debian} (Debian, Ubuntu), or dnf install {others} (Fedora)",
+            name="xllamacpp",
+        ) from error
 
 
 def _start(file: Path, settings: Settings, *, name: str) -> tuple[EmbeddedServer, Any]:

@@ -218,6 +218,23 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         chat_model("local")
 
 
+def test_without_a_library_of_the_system_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a fresh machine without libgomp the message names its package, before anything is downloaded."""
+    broken = tmp_path / "xllamacpp.py"
+    broken.write_text("raise ImportError('libgomp.so.1: cannot open shared object file: No such file or directory')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    monkeypatch.setenv("REDRAFT_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ImportError, match=r"apt-get install libgomp1 .*dnf install libgomp "):
+        chat_model("local")
+    assert not (tmp_path / "cache").exists()
+    broken.write_text("raise ImportError('another reason')")
+    with pytest.raises(ImportError, match=r"^another reason$"):
+        chat_model("local")
+
+
 @pytest.mark.parametrize(("cores", "load", "threads"), [(1, 0, 1), (2, 0.2, 1), (8, 0, 7), (8, 5.2, 3), (8, 30, 1)])
 def test_it_computes_on_idle_cores(monkeypatch: pytest.MonkeyPatch, cores: int, load: float, threads: int) -> None:
     """The model computes on the cores that are idle when it is loaded, one at least, and leaves one to others."""
