@@ -19,7 +19,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all versions lint types notebooks record docs bench crash supply requirements clean
+.PHONY: help demo test test-all versions lint types notebooks record docs bench crash supply release requirements clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ supply: $(DEV) .venv/supply/.done ## Write an SBOM, and look for known vulnerabi
 	@echo "Wrote dist/sbom.cdx.json"
 	@.venv/bin/python requirements/audit.py
 
+release: $(DEV) .venv/release/.done ## Build wheel and sdist, check them with tag and changelog, and say what would be uploaded
+	@.venv/bin/python requirements/release.py
+
 requirements: .venv/supply/.done ## Write the versions of constraints.txt with their hashes to requirements/
 	@.venv/bin/python requirements/renew.py
 
@@ -110,6 +113,11 @@ $(DEV): .venv/.pip pyproject.toml requirements/dev.txt
 .venv/supply/.done: .venv/.pip requirements/supply.txt
 	@.venv/bin/python -m venv --clear --without-pip .venv/supply
 	@PYTHONWARNINGS=ignore .venv/bin/python -m pip --python .venv/supply install $(INSTALL) --require-hashes --requirement requirements/supply.txt
+	@touch $@
+
+.venv/release/.done: .venv/.pip requirements/release.txt
+	@.venv/bin/python -m venv --clear --without-pip .venv/release
+	@PYTHONWARNINGS=ignore .venv/bin/python -m pip --python .venv/release install $(INSTALL) --require-hashes --requirement requirements/release.txt
 	@touch $@
 
 # The site's tools, too, are no part of what users install.

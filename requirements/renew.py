@@ -27,6 +27,7 @@ SETS = {
     "dev": ["pyproject.toml", "--group=pyproject.toml:dev", *extras(r"(?m)^EXTRAS := (\S+)$", MAKEFILE)],
     "serve": ["pyproject.toml", *extras(r'"\.\[([\w,]+)\]"', DOCKERFILE)],
     "docs": ["--group=pyproject.toml:docs"],
+    "release": ["--group=pyproject.toml:release"],
     "supply": ["--group=pyproject.toml:supply"],
 }
 

@@ -66,7 +66,7 @@ def test_nothing_is_installed_but_by_hash() -> None:
     installs = [
         line for line in (makefile + dockerfile).splitlines() if re.search("install .*--requirement|^LOCKED", line)
     ]
-    assert len(installs) == 4
+    assert len(installs) == 5
     assert all("--require-hashes" in line for line in installs)
     assert all("--no-deps" in line for line in re.findall("pip install.*", dockerfile))
 
@@ -129,3 +129,27 @@ def test_the_workflows_require_an_audit() -> None:
         steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
         (run,) = [step for step in steps if step.get("run") == ".ci/run"]
         assert run["env"] == {"REDRAFT_REQUIRE_AUDIT": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"version": "0.3.0"}, ["no section", "does not name version 0.3.0", "no tag v0.3.0"]),
+        ({"changelog": "## [Unreleased]\n\n- A change.\n\n## [0.2.0] - 2026-12-01\n"}, ["under"]),
+        ({"tags": ["v0.1.0"]}, ["no tag v0.2.0"]),
+        ({"changes": " M README.md"}, ["git status"]),
+        ({}, []),
+    ],
+)
+def test_a_release_says_what_is_missing(changed: dict[str, Any], told: list[str]) -> None:
+    """`make release` names what keeps a version from being uploaded: changelog, citation, tag, or changed files."""
+    ready = {
+        "version": "0.2.0",
+        "changelog": "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- A change.\n",
+        "citation": "cff-version: 1.2.0\nversion: 0.2.0\n",
+        "tags": ["v0.2.0"],
+        "changes": "",
+    }
+    found = script("release").problems(**{**ready, **changed})
+    assert len(found) == len(told)
+    assert all(words in problem for words, problem in zip(told, found, strict=True))
