@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .console import safe
 from .rounds import grouped
-from .wording import amount, money, percent, requirement_status, score_of, seconds, stop_words
+from .wording import amount, cost_words, money, percent, requirement_status, score_of, seconds, stop_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,6 +79,7 @@ def html_environment(*, extra: str = "notebook") -> Environment:
     environment.filters |= {
         "safe_text": safe,
         "amount": amount,
+        "cost_words": cost_words,
         "money": money,
         "percent": percent,
         "score": score_of,

@@ -106,8 +106,8 @@ def run_facts(values: Mapping[str, Any], events: Sequence[Event]) -> list[str]:
         facts.append(f"accepted by {values['accepted_by']}")
     if oracle_touched(events):
         facts.append("a critic knew the gold answer")
-    sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
     if not usage["calls"]:
         return facts  # stopped in its first call, say, of which nobody knows what it cost
+    sure = "at least " if usage.get("uncounted_calls") else "about " if usage.get("counted_here") else ""
     facts.append(f"{sure}{tokens_of(usage)}")
     return [*facts, money(usage["cost_usd"]), seconds(usage["seconds"])]

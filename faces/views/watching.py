@@ -75,8 +75,7 @@ class Watch:
     def broken(self, error: BaseException) -> None:
         """Say in the view that the run did not come to its end."""
         name = type(error).__name__
-        stopped = isinstance(error, KeyboardInterrupt) or name in STOPPED_BY
-        self.doing, self.style = (stop_words(None), "open") if stopped else (f"failed: {name}", "bad")
+        self.doing, self.style = (stop_words(None), "open") if name in STOPPED_BY else (f"failed: {name}", "bad")
         self._renew(self, "end", None)
 
     def display(self) -> Display:

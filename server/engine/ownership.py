@@ -102,8 +102,16 @@ class OwnedThreads:
         if record.status == "interrupted":
             row = await self._saver.runs.aget(record.thread_id)
             return row is None or row.stop_reason is None
-        stored = await self._saver.aget_tuple({"configurable": {"thread_id": record.thread_id, "checkpoint_ns": ""}})
-        return stored is not None and bool(pending_interrupts(stored))
+        return await off_loop(self.asks, record.thread_id)
+
+    def asks(self, thread_id: str) -> bool:
+        """Return True where a thread waits for a person, by its saved writes.
+
+        Raises:
+            BadCheckpointError: Its last checkpoint can't be read.
+        """
+        stored = self._saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        return bool(pending_interrupts(stored))
 
     async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
         """Write metadata, status or assistant of a thread of the caller's, and return it."""

@@ -14,7 +14,6 @@ from ...graphs.registry import known_options
 from ...nodes.runtime.killable import off_loop
 from ...state import BadCheckpointError, RunRow
 from ...state.storage.index import PATH, BadRunError, RunIndex
-from ...state.threads.answers import pending_interrupts
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import RequestBody, json_response
 from ..engine.assistants import Assistant
@@ -25,7 +24,7 @@ from ..engine.thread_records import ThreadRecord
 from ..settings import Settings
 from .drawing import drawn
 
-__all__ = ["router", "standing"]
+__all__ = ["kept", "router", "standing"]
 
 router = APIRouter(prefix="/page", include_in_schema=False)  # no part of the API
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -171,7 +170,7 @@ def _rows(index: RunIndex, records: Sequence[ThreadRecord]) -> dict[str, RunRow]
     try:
         return {row.thread_id: row for row in every_row(index)}
     except BadRunError:
-        rows = [_kept(index, record.thread_id)[0] for record in records]
+        rows = [kept(index, record.thread_id)[0] for record in records]
         return {row.thread_id: row for row in rows if row is not None}
 
 
@@ -179,11 +178,12 @@ def _meant(engine: Engine, record: ThreadRecord, row: RunRow | None, q: str, sto
     words = f"{record.thread_id} {row.task if row else ''}".casefold()
     if not all(word in words for word in q.casefold().split()):
         return False
-    reason = row.stop_reason if row else None
-    if stop in ("", record.status if record.status == "busy" or reason is None else reason):
-        # What was stopped is noted as `interrupted`, too, as LangGraph's API has it.
-        return stop != "interrupted" or standing(engine, record, row) == stop
-    return stop == UNFINISHED and standing(engine, record, row) == stop
+    if not stop:
+        return True
+    if row is not None and row.stop_reason is not None and record.status != "busy":
+        return stop == row.stop_reason
+    # A reason to stop is no standing: the checkpoints of the others need not be read for it.
+    return stop not in STOP_WORDS and stop == standing(engine, record, row)
 
 
 def standing(engine: Engine, record: ThreadRecord, row: RunRow | None) -> str:
@@ -195,13 +195,12 @@ def standing(engine: Engine, record: ThreadRecord, row: RunRow | None) -> str:
     if row is None or row.stop_reason is not None or record.status not in ("idle", "interrupted"):
         return record.status
     try:
-        stored = engine.saver.get_tuple({"configurable": {"thread_id": record.thread_id, "checkpoint_ns": ""}})
+        return "interrupted" if engine.owned.asks(record.thread_id) else UNFINISHED
     except BadCheckpointError:
         return record.status
-    return "interrupted" if pending_interrupts(stored) else UNFINISHED
 
 
-def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
+def kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
     """Return the row of a thread, and whether it can be read."""
     try:
         return index.get(thread_id), True
@@ -210,7 +209,7 @@ def _kept(index: RunIndex, thread_id: str) -> tuple[RunRow | None, bool]:
 
 
 def _row(engine: Engine, record: ThreadRecord, paths: Sequence[ThreadRecord] = ()) -> dict[str, Any]:
-    row, readable = _kept(engine.saver.runs, record.thread_id)
+    row, readable = kept(engine.saver.runs, record.thread_id)
     return {
         "thread_id": record.thread_id,
         "assistant": record.assistant,

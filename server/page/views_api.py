@@ -30,7 +30,7 @@ from ..engine.runs import Caller, NotThereError, Run
 from ..engine.thread_graphs import Recorded
 from ..engine.thread_records import ThreadRecord
 from .drawing import drawn
-from .home_api import standing
+from .home_api import kept, standing
 
 __all__ = ["router"]
 
@@ -69,7 +69,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
     facts |= {
         **await _going_on(engine, read, recorded, facts, under_way=bool(under_way)),
         "assistant": record.assistant,
-        "status": await _standing(engine, record),
+        "status": await off_loop(_standing, engine, record),
         "run": under_way[0].id if under_way else None,
         "no_fork": "" if not under_way and facts["forkable"] else UNDER_WAY if facts["forkable"] else A_SEARCH,
         "refused": recorded.refused,
@@ -98,7 +98,7 @@ async def compare(
     for name, thread_id, number in (("before", one, before), ("after", two, after)):
         thread, record = await _read(engine, caller, thread_id)
         side = await _read_or_404(partial(read_side, thread, number))
-        sides.append({**side, "name": name, "status": await _standing(engine, record)})
+        sides.append({**side, "name": name, "status": await off_loop(_standing, engine, record)})
         read.append(thread)
     rounds = {side["name"]: side["chosen"]["round"] for side in sides}
     facts = await _read_or_404(partial(diff_facts, *read, **rounds))
@@ -111,12 +111,9 @@ async def _read(engine: Engine, caller: Caller, thread_id: str) -> tuple[Thread,
     return Thread(await engine.graphs.reader(record), thread_id), record
 
 
-async def _standing(engine: Engine, record: ThreadRecord) -> str:
-    try:
-        row = await engine.saver.runs.aget(record.thread_id)
-    except BadRunError:
-        return record.status
-    return await off_loop(standing, engine, record, row)
+def _standing(engine: Engine, record: ThreadRecord) -> str:
+    row, _ = kept(engine.saver.runs, record.thread_id)
+    return standing(engine, record, row)
 
 
 async def _read_or_404(read: Any) -> Any:
