@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .batches import Batches
     from .prices import Price, PriceTable, provider_of
     from .recordings import RecordingModel, ReplayModel
     from .scripted import ScriptedModel
@@ -20,6 +21,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "redraft.models.batches": ["Batches"],
             "redraft.models.prices": ["Price", "PriceTable", "provider_of"],
             "redraft.models.recordings": ["RecordingModel", "ReplayModel"],
             "redraft.models.scripted": ["ScriptedModel"],
@@ -29,6 +31,7 @@ else:
     )
 
 __all__ = [
+    "Batches",
     "BrokenReplyError",
     "Price",
     "PriceTable",

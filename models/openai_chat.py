@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 
-__all__ = ["ServedChat", "WholeChat", "openai_clients", "openai_model", "plain_completions", "served_model"]
+__all__ = ["Instead", "ServedChat", "WholeChat", "openai_clients", "openai_model", "plain_completions", "served_model"]
 
 
 def openai_model(name: str, *, max_output_tokens: int | None, **settings: Any) -> ChatOpenAI:
@@ -246,12 +246,12 @@ def plain_completions(client: openai.AsyncOpenAI) -> Any:
             # The SDK's own mark of a call that wants the response with its headers.
             options={"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}},
         )
-        return _Instead(raw, parse=lambda: _parsed(raw))
+        return Instead(raw, parse=lambda: _parsed(raw))
 
-    return _Instead(usual, with_raw_response=_Instead(usual.with_raw_response, create=create))
+    return Instead(usual, with_raw_response=Instead(usual.with_raw_response, create=create))
 
 
-class _Instead:
+class Instead:
     """An object with some attributes of its own, and else those of another."""
 
     def __init__(self, usual: Any, **own: Any) -> None:

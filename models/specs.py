@@ -12,6 +12,8 @@ from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .batches import BATCHES
+
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
@@ -83,6 +85,10 @@ def chat_model(
     }
     _check_options(options)
     model = _build(spec, options) if isinstance(spec, str) else _given(spec, options)
+    if (batches := BATCHES.get()) is not None:
+        from .batched import batched
+
+        model = batched(model, batches)
     if record is None:
         return model
     from .recordings import RecordingModel

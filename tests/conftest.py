@@ -315,6 +315,12 @@ def serve() -> Iterator[Callable[..., Any]]:
         yield lambda replies, **options: stack.enter_context(server(replies, **options))
 
 
+@pytest.fixture(scope="session")
+def batch_server() -> Any:
+    """The class of servers with the batch interfaces of OpenAI and Anthropic: `with batch_server(answer) as server`."""
+    return _module_of(Path(__file__).with_name("batch_server.py")).BatchServer
+
+
 @pytest.fixture
 def record() -> Iterator[Callable[..., Any]]:
     """Start a server that answers in JSON by `METHOD path`, and keeps what it was asked; it ends with the test."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ from ...faces.cli.options import (
 from ...faces.problems import BadInputError, bad_input
 from ...faces.views.console import Screen, plain_table
 from ...faces.views.wording import percent
-from .options import PACE, AtOnce, GraphOptions, OwnScore, Verify
+from .options import PACE, GraphOptions, OwnScore, Verify
 
 if TYPE_CHECKING:
     from ..analysis.retrieval import RetrievalLedger
@@ -99,7 +100,19 @@ def evaluate(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines that can't be read.", rich_help_panel=DATA)
     ] = False,
-    concurrency: AtOnce = 4,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="C", min=1, help="Problems worked on at once: 4; with --batch all.", rich_help_panel=PACE),
+    ] = None,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Collect the calls of all problems into batches: half the price, within a day a round. For openai:, "
+            "anthropic: and servers with /v1/batches. Stopped, --resume goes on with the batch that was submitted.",
+            rich_help_panel=PACE,
+        ),
+    ] = False,
     rpm: Annotated[
         float | None, typer.Option(metavar="R", min=0, help="Requests a minute, at most.", rich_help_panel=PACE)
     ] = None,
@@ -187,6 +200,7 @@ def evaluate(
     Budgets are for each problem. Ctrl-C keeps what is done; the same command with --resume goes on, half-run problems
     from their checkpoints. `redraft report DIR` shows it all.
     """
+    from ...models.batches import Batches
     from ..analysis.ledger import build_ledger, find_runs
     from .commands_report import show_ledger
     from .eval_runs import EvalPlan, run_plan
@@ -213,41 +227,50 @@ def evaluate(
         raise BadInputError("give a DATASET and --out DIR, or --retrieval FILE with --documents FOLDER")
 
     limits = given_limits(max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget)
-    plan = EvalPlan.given(
-        dataset=dataset,
-        fields={"question_field": question_field, "answer_field": answer_field, "id_field": id_field, "split": split},
-        skip_bad=skip_bad,
-        offset=offset,
-        limit=limit,
-        seed=seed,
-        methods=methods or (None if graph else DEFAULT_METHODS),
-        graph=graph,
-        verify=verify or (),
-        score=score,
-        model=model,
-        critic=critic,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens,
-        timeout_s=timeout,
-        prices=prices,
-        prompts=prompts,
-        options=option or (),
-        judge=judge,
-        limits=limits,
-        out=out,
-        db=db,
-        resume=resume,
-        retry_failed=retry_failed,
-        upload=upload,
-        concurrency=concurrency,
-        rpm=rpm,
-        tpm=tpm,
-        engine=engine,
-        workers=workers,
-        ray_address=ray_address,
-    )
     screen = Screen(as_json=as_json)
-    folders = run_plan(plan, screen)
+    with bad_input():
+        batches = Batches(out / "batches.jsonl", tell=screen.line) if batch else nullcontext()
+    with batches:
+        plan = EvalPlan.given(
+            dataset=dataset,
+            fields={
+                "question_field": question_field,
+                "answer_field": answer_field,
+                "id_field": id_field,
+                "split": split,
+            },
+            skip_bad=skip_bad,
+            offset=offset,
+            limit=limit,
+            seed=seed,
+            methods=methods or (None if graph else DEFAULT_METHODS),
+            graph=graph,
+            verify=verify or (),
+            score=score,
+            model=model,
+            critic=critic,
+            temperature=temperature,
+            max_output_tokens=max_output_tokens,
+            timeout_s=timeout,
+            prices=prices,
+            prompts=prompts,
+            options=option or (),
+            judge=judge,
+            limits=limits,
+            out=out,
+            db=db,
+            resume=resume,
+            retry_failed=retry_failed,
+            upload=upload,
+            concurrency=concurrency,
+            rpm=rpm,
+            tpm=tpm,
+            engine=engine,
+            workers=workers,
+            batch=batch,
+            ray_address=ray_address,
+        )
+        folders = run_plan(plan, screen)
     with bad_input():
         ledger = build_ledger(find_runs(folders))
     more = f"redraft report {shlex.quote(str(out))}"

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -37,6 +38,8 @@ __all__ = ["EvalPlan", "run_plan"]
 
 
 ENGINES = ("asyncio", "ray")
+MOST_AT_ONCE = 2_000
+"""Problems whose calls wait for one batch, which is a matter of memory."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,10 @@ class EvalPlan:
     db: str | None = None
     resume: bool = False
     retry_failed: bool = False
-    concurrency: int = 4
+    concurrency: int | None = None
+    """Problems worked on at once; where it is not given, a few, and in batches all."""
+    batch: bool = False
+    """Whether calls are collected into batches."""
     rpm: float | None = None
     tpm: float | None = None
     engine: str = "asyncio"
@@ -191,6 +197,15 @@ class EvalPlan:
                 raise ValueError(f"{'--judge' if self.judge else '--option'} is for --engine asyncio")
         elif self.ray_address:
             raise ValueError("--ray-address is for --engine ray")
+        ray = self.engine == "ray"
+        paced = {"--rpm": self.rpm, "--tpm": self.tpm, "--time-budget": self.limits.get("max_seconds"), "Ray": ray}
+        if self.batch and (clash := next((name for name, value in paced.items() if value), None)):
+            raise ValueError(f"--batch goes with no {clash}: all calls wait together, up to a day")
+
+    @property
+    def at_once(self) -> int:
+        """How many problems are worked on at once."""
+        return self.concurrency or (MOST_AT_ONCE if self.batch else 4)
 
     def ray_job(self, method: Method, *, run_id: str) -> RayJob:
         """Return the job that Ray's workers get for the run of one method.
@@ -244,6 +259,7 @@ class EvalPlan:
             "fields": dict(self.fields),
             # Only where there is one, so that a run without goes on under its old description.
             **({"judge": dict(self.judge)} if self.judge else {}),
+            **({"batch": True} if self.batch else {}),
             **({"options": dict(self.options)} if self.options and method.rounds is None else {}),
             **code_commit(),
             "versions": {
@@ -423,6 +439,9 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
             results.drop(lambda record: record.error is not None)
 
         async def go(show: Callable[[Progress, ResultRecord | None], None]) -> None:
+            if plan.batch:
+                # A graph that blocks while it waits takes a thread.
+                asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(plan.at_once))
             if plan.engine == "ray":
                 from ..run.ray_engine import run_on_ray
 
@@ -431,7 +450,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                     plan.data,
                     results,
                     workers=plan.workers,
-                    concurrency=plan.concurrency,
+                    concurrency=plan.at_once,
                     on_progress=show,
                 )
                 return
@@ -444,7 +463,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                     with_saver,
                     plan.data,
                     results,
-                    concurrency=plan.concurrency,
+                    concurrency=plan.at_once,
                     rate_limits=pace,
                     limits=plan.limits,
                     run_id=before["run_id"],

@@ -28,6 +28,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
+from ...models.batches import CALL
 from ...state.events import CHANGE_KINDS
 from ...state.langgraph_internals import CHECKPOINTER as SAVER
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
@@ -380,13 +381,13 @@ class JournalCache(BaseCache):
         self._key = ""
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
-        self._key = self._node.new_key(self._place, prompt, llm_string)
+        self._begin(prompt, llm_string)
         if (row := self._node.read(self._key)) is not None:
             return self._reply(row)
         return None if self._below is None else self._below.lookup(prompt, llm_string)
 
     async def alookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
-        self._key = self._node.new_key(self._place, prompt, llm_string)
+        self._begin(prompt, llm_string)
         if (row := await self._node.aread(self._key)) is not None:
             return self._reply(row)
         return None if self._below is None else await self._below.alookup(prompt, llm_string)
@@ -407,6 +408,10 @@ class JournalCache(BaseCache):
         """Clear the cache below; the journal goes with its threads."""
         if self._below is not None:
             self._below.clear(**kwargs)
+
+    def _begin(self, prompt: str, llm_string: str) -> None:
+        self._key = self._node.new_key(self._place, prompt, llm_string)
+        CALL.set(f"{self._node.thread_id}/{self._key}")
 
     def _reply(self, row: KeptReply) -> list[Generation]:
         """Return the reply that a row holds, and count the time that it took.

@@ -17,6 +17,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
+from ...models.prices import discount
 from ...state.usage import NO_USAGE, Usage, add_usage, usage_besides
 from .journal import JOURNALED_CALL, JournaledCall, is_reused, journal_in_force
 
@@ -221,6 +222,8 @@ class Meter(BaseCallbackHandler):
         tokens = {count: reported[count] for count in COUNTS}
         priced = {**{count: tokens[count] for count in ("input_tokens", "output_tokens")}, **_cached(reported)}
         cost = None if self.prices is None else self.prices.cost_usd(name, provider=call.provider, **priced)
+        if cost and message:
+            cost *= discount(message.response_metadata)
         return {**NO_USAGE, **tokens, **priced, "calls": 1, "cost_usd": cost, **counted_here}  # type: ignore[typeddict-item]
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
