@@ -108,7 +108,7 @@ def main() -> None:
         line = f"{name:40}{len(courses):4} {first:6.1%} {sum(whole) / len(whole):6.1%}"
         for rule, answers in RULES.items():
             change = paired(whole, answers(courses, share * sum(course[-1][0] for course in courses)))
-            points, low, high = (100 * (value or 0.0) for value in (change.diff, *(change.diff_ci95 or ())))
+            points, low, high = (100 * (value or 0.0) for value in (change.diff, *change.diff_ci95))
             kept[rule] += points >= -GOAL_POINTS
             line += f"{points:+10.1f} ({low:+5.1f} to {high:+5.1f})"
         print(line)
