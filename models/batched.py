@@ -35,6 +35,7 @@ def batched(model: BaseChatModel, batches: Batches) -> BaseChatModel:
         ValueError: It is of a provider without batches, or the server refuses.
     """
     given: Any = model
+    service: Any
     if hasattr(model, "root_async_client"):
         plain, client, service = given.root_client, given.root_async_client, _OpenAI
     elif type(model).__module__.partition(".")[0] == "langchain_anthropic":
@@ -72,12 +73,13 @@ def _collect(plain: Any, client: Any, service: Service, batches: Batches) -> Non
 
     def send(request: httpx2.Request, **options: Any) -> httpx2.Response:
         future = asked(request)
-        reply = future and future.result()
-        return _response(reply, request) if reply else usual.send(request, **options)  # type: ignore[no-any-return]
+        reply = None if future is None else future.result()
+        return usual.send(request, **options) if reply is None else _response(reply, request)
 
     async def asend(request: httpx2.Request, **options: Any) -> httpx2.Response:
         future = asked(request)
-        if reply := future and await asyncio.wrap_future(future):
+        reply = None if future is None else await asyncio.wrap_future(future)
+        if reply is not None:
             return _response(reply, request)
         if request.url.path.removeprefix(base) in ENDPOINTS:
             return await usual_async.send(request, **options)  # type: ignore[no-any-return]

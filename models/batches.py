@@ -273,7 +273,7 @@ class Batches:
         if state.refused:
             self._tell(f"{batch.id} was refused: {state.refused}")
             return dict.fromkeys(batch.calls, Reply(_REFUSED, {"error": {"message": state.refused}}))
-        replies = await self._at_last(service, lambda: service.replies(str(batch.id)))
+        replies: dict[str, Reply] = await self._at_last(service, lambda: service.replies(str(batch.id)))
         right = sum(reply.status == _OK for reply in replies.values())
         rest = (
             "" if right == len(batch.calls) else f", {len(batch.calls) - right} of {len(batch.calls)} without a reply"

@@ -156,6 +156,7 @@ UNSEEN = {
 }
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("name", UNSEEN)
 def test_a_method_is_chosen_and_held_on_problems_of_any_kind(name: str, tmp_path: Path) -> None:
     """`choose` finds how many rounds pay on rows of one's own, and `gate` holds them there, and finds what is worse."""

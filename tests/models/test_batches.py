@@ -48,6 +48,7 @@ async def asked(model: BaseChatModel, call: str, text: str) -> Any:
     return await model.ainvoke(text)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("kind", KINDS)
 async def test_calls_go_out_together_and_cost_half(model_of: Any, batch_server: Any, tmp_path: Path, kind: str) -> None:
     """Ten runs that ask at once make one batch; each gets its own reply, in no order, and half the price is counted."""
@@ -68,6 +69,7 @@ async def test_calls_go_out_together_and_cost_half(model_of: Any, batch_server: 
     assert meter.usage(seconds=0.0)["cost_usd"] == pytest.approx((10 * 1.0 + 2 * 5.0) / 1e6 / 2)
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("kind", KINDS)
 async def test_equal_questions_of_two_calls_get_two_replies(
     model_of: Any, batch_server: Any, tmp_path: Path, kind: str
@@ -81,6 +83,7 @@ async def test_equal_questions_of_two_calls_get_two_replies(
     assert len({call for batch in server.batches for call in batch["calls"]}) == 6
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_a_batch_leaves_out_is_asked_singly_or_fails_by_name(
     model_of: Any, batch_server: Any, tmp_path: Path, kind: str
@@ -125,6 +128,7 @@ async def test_a_batch_that_is_refused_as_a_whole_says_why(model_of: Any, batch_
     assert not server.singles
 
 
+@pytest.mark.one_of_each("lost")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lost", ["before", "after"])
 async def test_a_connection_lost_while_submitting_submits_nothing_twice(
@@ -141,6 +145,7 @@ async def test_a_connection_lost_while_submitting_submits_nothing_twice(
     assert "Connection error" in said[0]
 
 
+@pytest.mark.one_of_each("killed")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "killed", ["under way", "before its id was noted", "while its id was written", "before it came"]
@@ -202,6 +207,7 @@ async def test_calls_that_nobody_waits_for_are_not_submitted(model_of: Any, batc
     assert [sorted(map(told, batch["calls"].values())) for batch in server.batches] == [["q", "r"]]
 
 
+@pytest.mark.slow
 async def test_a_batch_has_a_largest_size(model_of: Any, batch_server: Any, tmp_path: Path) -> None:
     """Providers take so many calls at once; what is more goes into the next batch."""
     with batch_server(told) as server, quick(tmp_path, most_calls=4):

@@ -89,6 +89,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_goes_on_with_the_batch_that_was_submitted(
     batch_server: Any, problems: str, tmp_path: Path, sent: signal.Signals
@@ -172,6 +173,7 @@ def test_a_graph_of_ones_own_is_collected_through_its_model(
         assert not server.singles
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("words", "clash"),
     [
