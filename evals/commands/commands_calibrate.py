@@ -57,7 +57,10 @@ def calibrate(
         float, typer.Option(metavar="SHARE", min=0, max=1, help="At most this share of what is accepted is wrong.")
     ] = 0.1,
     delta: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=1, help="The chance that this does not hold.")
+        float,
+        typer.Option(
+            metavar="SHARE", min=0, max=1, help="The chance that this does not hold; 0.5 is a weaker promise."
+        ),
     ] = 0.1,
     votes: Annotated[
         int,
