@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--fill", action="store_true", help="take what another model has answered, too")
     parser.add_argument("--temperature", default="0")
     parser.add_argument(
-        "--only", metavar="WORD", default="", help="only what is so called, such as start, or notebook 01"
+        "--only", metavar="WORD", default="", help="only what is so called, such as start, or a notebook: 01"
     )
     given = parser.parse_args()
     EXAMPLES.touch()
