@@ -24,8 +24,9 @@ def discount(metadata: Mapping[str, Any]) -> float:
 
     See OpenAI's guide to its Batch API and Anthropic's to Message Batches.
     """
-    tiers = (metadata.get("service_tier"), (metadata.get("usage") or {}).get("service_tier"))
-    return 0.5 if BATCH in tiers else 1.0
+    usage = metadata.get("usage")
+    of_anthropic = usage.get("service_tier") if isinstance(usage, Mapping) else None
+    return 0.5 if BATCH in (metadata.get("service_tier"), of_anthropic) else 1.0
 
 
 class Price(BaseModel):

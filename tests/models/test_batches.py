@@ -183,6 +183,7 @@ async def test_a_process_that_ended_goes_on_with_its_batch(
     assert len(set(calls)) == 4
 
 
+@pytest.mark.slow
 async def test_a_batch_that_is_gone_is_made_anew(model_of: Any, batch_server: Any, tmp_path: Path) -> None:
     """A provider keeps replies for a month; who resumes later pays for those that no run has kept, and is told."""
     said: list[str] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from redraft.models import Price, PriceTable, RecordingModel, chat_model, provider_of
+from redraft.models.prices import discount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,3 +142,20 @@ def test_who_is_paid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert provider_of(chat_model("https://api.groq.com/openai/v1#llama")) == "groq"
     assert provider_of(FakeListChatModel(responses=["x"])) is None
     assert provider_of(lambda: None) is None
+
+
+@pytest.mark.one_of_each
+@pytest.mark.parametrize(
+    ("metadata", "share"),
+    [
+        ({"service_tier": "batch"}, 0.5),
+        ({"usage": {"service_tier": "batch", "input_tokens": 3}}, 0.5),
+        ({"service_tier": "default", "usage": None}, 1.0),
+        ({"usage": "3 tokens"}, 1.0),
+        ({}, 1.0),
+    ],
+    ids=str,
+)
+def test_a_reply_in_a_batch_costs_half(metadata: dict[str, Any], share: float) -> None:
+    """The discount is read off the reply, as either provider marks it, so a resumed run counts it as well."""
+    assert discount(metadata) == share
