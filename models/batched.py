@@ -143,7 +143,8 @@ class _OpenAI:
         batch = await self.listed.retrieve(batch_id)
         found = {}
         for file in filter(None, (batch.output_file_id, batch.error_file_id)):
-            for line in (await self._client.files.content(file)).text.splitlines():
+            # Not by `splitlines`: JSON may hold the other signs that end lines.
+            for line in filter(str.strip, (await self._client.files.content(file)).text.split("\n")):
                 entry = json.loads(line)
                 if response := entry.get("response"):
                     tier = {"service_tier": BATCH} if response["status_code"] == OK else {}

@@ -166,7 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
             if (status == 200) == (kind == "out"):
                 response = None if status == EXPIRED else {"status_code": status, "request_id": "r", "body": reply}
                 error = {"code": "batch_expired", "message": "not in time"} if status == EXPIRED else None
-                found.append(json.dumps({"id": "l", "custom_id": call, "response": response, "error": error}))
+                line = {"id": "l", "custom_id": call, "response": response, "error": error}
+                found.append(json.dumps(line, ensure_ascii=False))
         return found[::-1]  # in no order that anyone may count on
 
     def _results(self, batch: dict[str, Any]) -> list[str]:
@@ -179,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
                 result = {"type": "expired"}
             else:
                 result = {"type": "errored", "error": reply}
-            found.append(json.dumps({"custom_id": call, "result": result}))
+            found.append(json.dumps({"custom_id": call, "result": result}, ensure_ascii=False))
         return found[::-1]
 
 

@@ -55,8 +55,8 @@ async def test_calls_go_out_together_and_cost_half(model_of: Any, batch_server: 
     said: list[str] = []
     with batch_server(told) as server, quick(tmp_path, said):
         model = model_of(server, kind)
-        replies = await asyncio.gather(*(asked(model, f"run {n}", f"question {n}") for n in range(10)))
-    assert [reply.content for reply in replies] == [f"question {n}" for n in range(10)]
+        replies = await asyncio.gather(*(asked(model, f"run {n}", f"question\u2028{n}") for n in range(10)))
+    assert [reply.content for reply in replies] == [f"question\u2028{n}" for n in range(10)]
     assert [len(batch["calls"]) for batch in server.batches] == [10]
     assert not server.singles
     assert "10 calls in a batch, which may take a day" in said[0]
