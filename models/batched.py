@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from .batches import Batch, Batches, Reply, Service, State
+from .batches import OK, Batch, Batches, Reply, Service, State
 from .openai_chat import Instead
 from .prices import BATCH
 
@@ -196,7 +196,6 @@ def _passing(sdk: Any) -> tuple[type[Exception], ...]:
     return (sdk.APIConnectionError, sdk.InternalServerError, sdk.RateLimitError)
 
 
-OK = 200
 MARK = "redraft"
 ONCE: dict[str, Any] = {"cast_to": object, "options": {"max_retries": 0}}
 """Options of a request that is not repeated by the SDK: what seems lost may have come there."""

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from .._files import appended
 
-__all__ = ["BATCHES", "CALL", "Batches", "Reply", "Service", "State"]
+__all__ = ["BATCHES", "CALL", "OK", "Batches", "Reply", "Service", "State"]
 
 
 CALL: ContextVar[str] = ContextVar("redraft_call", default="")
@@ -137,6 +137,7 @@ class Batches:
         self._asked: Counter[str] = Counter()
         self._open: dict[tuple[str, str], Batch] = {}
         self._submitted = _read(self.path)
+        self._torn = False
         # In a thread of its own, so that it outlives the loops of its callers.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -179,6 +180,7 @@ class Batches:
                 self._open.clear()
                 self._asked.clear()
                 self._submitted = _read(self.path)
+                self._torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
                 threading.Thread(target=_run, args=[self._loop], name="redraft-batches", daemon=True).start()
                 atexit.register(self.close)
             return self._loop
@@ -192,7 +194,7 @@ class Batches:
                 earlier.task = earlier.task or asyncio.create_task(self._resumed(service, earlier))
                 reply = (await asyncio.shield(earlier.task)).get(call)
                 # What failed before the restart is asked anew.
-                if reply is not None and reply.status == _OK:
+                if reply is not None and reply.status == OK:
                     return reply
             return await self._collected(service, place, call, body)
         except asyncio.CancelledError:
@@ -274,7 +276,7 @@ class Batches:
             self._tell(f"{batch.id} was refused: {state.refused}")
             return dict.fromkeys(batch.calls, Reply(_REFUSED, {"error": {"message": state.refused}}))
         replies: dict[str, Reply] = await self._at_last(service, lambda: service.replies(str(batch.id)))
-        right = sum(reply.status == _OK for reply in replies.values())
+        right = sum(reply.status == OK for reply in replies.values())
         rest = (
             "" if right == len(batch.calls) else f", {len(batch.calls) - right} of {len(batch.calls)} without a reply"
         )
@@ -314,14 +316,14 @@ class Batches:
     def _keep(self, line: Mapping[str, Any]) -> None:
         """Write a line, which is on the disk when this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        torn = self.path.exists() and not self.path.read_bytes()[-1:].isspace()
         with appended(self.path) as file:
             # On a line of its own, also after one that was cut short.
-            file.write(("\n" * torn + json.dumps(line) + "\n").encode())
+            file.write(("\n" * self._torn + json.dumps(line) + "\n").encode())
             os.fsync(file.fileno())
+        self._torn = False
 
 
-_OK, _REFUSED, _GONE = 200, 400, 404
+OK, _REFUSED, _GONE = 200, 400, 404
 _CLOSE_S = 1.0
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,11 +59,7 @@ class Problem(NamedTuple):
 
 def puzzles(family: str) -> Problem:
     """Puzzles made by reasoning-gym; the model solves them once it sees task and fault, so not by a short edit."""
-    found = importlib.util.spec_from_file_location("families", BENCHMARKS / "families.py")
-    assert found
-    assert found.loader
-    families = sys.modules["families"] = importlib.util.module_from_spec(found)
-    found.loader.exec_module(families)
+    families = importlib.import_module("families")
     lines = (BENCHMARKS / "families.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["family"] == family]
     by_task = {row["task"]: row for row in rows}
@@ -158,8 +153,11 @@ UNSEEN = {
 
 @pytest.mark.one_of_each
 @pytest.mark.parametrize("name", UNSEEN)
-def test_a_method_is_chosen_and_held_on_problems_of_any_kind(name: str, tmp_path: Path) -> None:
+def test_a_method_is_chosen_and_held_on_problems_of_any_kind(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`choose` finds how many rounds pay on rows of one's own, and `gate` holds them there, and finds what is worse."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     problem = UNSEEN[name]()
     choice = choose(problem.graph, problem.rows, score=problem.score)
     assert choice.chosen == problem.wins
