@@ -33,7 +33,7 @@ ELSEWHERE = {
 }
 """Pages by where they stand in the repository, and in the site."""
 NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")
-PACKAGES = ("redraft", *(f"redraft.{name}" for name in NAMES))
+PACKAGES = ("redraft", *(f"redraft.{name}" for name in NAMES), "redraft.evals.inspect")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]*)(#[^)\s]*)?\)")
 
 

@@ -10,7 +10,7 @@ from .entries import Entry, Log, as_text, flattened, is_number
 from .inspect_rules import scores_by_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .sources import Source
 
@@ -285,7 +285,7 @@ def read_inspect(source: Source) -> Log:
             raise ValueError(f"{source.path}, {where}: a sample is an object, not {type(sample).__name__}")  # noqa: TRY004
         drafts = list(_inspect_drafts(where, sample, str(info.get("model", ""))))
         several |= len(drafts) > 1
-        went_on |= any(True in entry.scores.values() for entry in drafts[:-1])
+        went_on |= _goes_on(sample, drafts)
         entries += drafts
         if len(drafts) == 1 and (before := _before_critiques(sample)):
             unscored[len(entries) - 1], by_rule = _scored_by_rule(sample, scorers, drafts[0], before)
@@ -348,7 +348,6 @@ def _inspect_answer(sample: dict[str, Any], scores: dict[str, Any]) -> str:
 
 def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[Entry]:
     """Yield the drafts of a sample: those scored on the way, then the answer."""
-    usage = sample.get("model_usage") or {}
     scores = {name: score for name, score in (sample.get("scores") or {}).items() if isinstance(score, dict)}
     final = {
         key: value for name, score in scores.items() for key, value in _inspect_values(name, score.get("value")).items()
@@ -363,10 +362,7 @@ def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[
         "model": model,
         "error": as_text(error.get("message")) if isinstance(error, dict) else as_text(error) or None,
     }
-    tokens = sum(int(used.get("total_tokens") or 0) for used in usage.values() if isinstance(used, dict))
-    rounds, written_since = _scored_on_the_way(sample, scores)
-    if rounds and not written_since:
-        rounds.pop()  # the answer, which is scored once more at the end
+    rounds, tokens = _rounds(sample, scores)
     for number, (values, draft, spent) in enumerate(rounds):
         yield Entry(**common, scores=values, round=number, text=draft, tokens=spent)
     spent_before = sum(spent for _, _, spent in rounds)
@@ -380,15 +376,37 @@ def _inspect_drafts(where: str, sample: dict[str, Any], model: str) -> Iterator[
     )
 
 
+def _of_redraft(sample: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what `redraft.evals.inspect.graph_solver` left in the metadata of a sample."""
+    told = (sample.get("metadata") or {}).get("redraft")
+    return told if isinstance(told, dict) and {"oracle", "tokens", "usage"} <= told.keys() else None
+
+
+def _rounds(sample: dict[str, Any], scores: dict[str, Any]) -> tuple[list[tuple[dict[str, Any], str, int]], int]:
+    """Return the values, answer and tokens of each draft scored before the answer, and the tokens of all."""
+    rounds, written_since = _scored_on_the_way(sample, scores)
+    if told := _of_redraft(sample):
+        # What Inspect counted holds the calls of its scorers, and none of a model that is not its own.
+        own = [(*said[:2], spent) for said, spent in zip(rounds, told["tokens"], strict=False)]
+        return own, told["usage"]["total_tokens"]
+    if rounds and not written_since:
+        rounds.pop()  # the answer, which is scored once more at the end
+    usage = sample.get("model_usage") or {}
+    return rounds, sum(int(used.get("total_tokens") or 0) for used in usage.values() if isinstance(used, dict))
+
+
+def _goes_on(sample: dict[str, Any], drafts: Sequence[Entry]) -> bool:
+    """Return True if it was not the score that ended a sample."""
+    told = _of_redraft(sample)
+    return not told["oracle"] if told else any(True in entry.scores.values() for entry in drafts[:-1])
+
+
 def _scored_on_the_way(
     sample: dict[str, Any], scores: dict[str, Any]
 ) -> tuple[list[tuple[dict[str, Any], str, int]], bool]:
     """Return the values, answer and tokens of each draft scored before the end, and True if a draft came after them."""
-    # The event names no scorer: with several it would be a guess whose value it is.
-    if len(scores) != 1:
-        return [], False
-    name = next(iter(scores))
     rounds: list[tuple[dict[str, Any], str, int]] = []
+    scored: set[str] = set()  # names of those who scored the last of them
     spent, written = 0, False
     for event in sample.get("events") or ():
         if not isinstance(event, dict):
@@ -398,8 +416,16 @@ def _scored_on_the_way(
             spent, written = spent + int(used.get("total_tokens") or 0), True
         elif event.get("event") == "score" and event.get("intermediate"):
             score = event.get("score") or {}
-            rounds.append((_inspect_values(name, score.get("value")), as_text(score.get("answer")), spent))
-            spent, written = 0, False
+            name = event.get("scorer") or (next(iter(scores)) if len(scores) == 1 else None)
+            if name is None:  # an older log: with several scorers it would be a guess whose value it is
+                return [], False
+            values = _inspect_values(name, score.get("value"))
+            if not rounds or name in scored:
+                rounds.append(({}, as_text(score.get("answer")), spent))
+                scored, spent = set(), 0
+            rounds[-1][0].update(values)
+            scored.add(name)
+            written = False
     return rounds, written
 
 
