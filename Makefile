@@ -9,11 +9,11 @@ PIP := PYTHONWARNINGS=ignore .venv/bin/python -m pip install $(INSTALL)
 # Each set of packages is whole, so nothing is looked for beside it, and no file without a known hash is installed.
 LOCKED := $(PIP) --require-hashes --requirement
 EDITABLE := $(PIP) --no-build-isolation --editable . --config-settings editable_mode=strict
-EXTRAS := a2a,agents,encryption,evals,inspect,langfuse,langsmith,local,mcp,notebook,otel,phoenix,postgres,ray,retrieval,sandbox,serve,travel,writing
+EXTRAS := a2a,agents,encryption,evals,folders,inspect,langfuse,langsmith,local,mcp,notebook,otel,phoenix,postgres,ray,retrieval,sandbox,serve,travel,writing
 
 # The editable install is strict: it links file by file, which type checkers can follow. So it is renewed when a file
 # comes or goes, or the checkout moves; a change inside a file needs nothing.
-SOURCES := $(sort $(shell find api state models nodes graphs faces evals retrieval sandbox server travel -type f ! -name "*.py[co]" ! -path "*/.*" 2>/dev/null))
+SOURCES := $(sort $(shell find api state models nodes graphs faces evals retrieval sandbox server travel folders -type f ! -name "*.py[co]" ! -path "*/.*" 2>/dev/null))
 KEY := $(firstword $(shell echo "$(CURDIR) $(SOURCES)" | cksum))
 DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)

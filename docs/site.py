@@ -32,7 +32,7 @@ ELSEWHERE = {
     "evals/PREREGISTERED_MAP.md": "registered_map.md",
 }
 """Pages by where they stand in the repository, and in the site."""
-NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")
+NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel", "folders")
 PACKAGES = ("redraft", *(f"redraft.{name}" for name in NAMES), "redraft.evals.inspect")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]*)(#[^)\s]*)?\)")
 

@@ -19,8 +19,8 @@ ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNR
 EXCEPTIONS = {"psycopg": "LGPL-3.0-only", "psycopg-binary": "LGPL-3.0-only", "psycopg-pool": "LGPL-3.0-only"}
 """In the extra `postgres` alone, and used as they are, which the LGPL allows to any program; LangGraph's saver
 for PostgreSQL has no other driver."""
-BY_HAND = {"agent-client-protocol": "Apache-2.0", "quickjs-ng": "MIT", "resvg-py": "MIT"}
-"""Of packages whose metadata say nothing: from their licence files."""
+BY_HAND = {"agent-client-protocol": "Apache-2.0", "dulwich": "Apache-2.0", "quickjs-ng": "MIT", "resvg-py": "MIT"}
+"""Of packages whose metadata say nothing: from their licence files. Of dulwich's two licences this one is chosen."""
 
 _APACHE, _BSD3 = "Apache-2.0", "BSD-3-Clause"
 SAID = {

@@ -67,6 +67,7 @@ ROOMS = {  # by the beginning of a path below tests/; the longest that fits coun
     "sandbox/": "sandbox",
     "server/": "server",
     "travel/": "travel",
+    "folders/": "folders",
     # The core's own, of what needs a room to run.
     "faces/test_extension": "server",
     "graphs/test_code_problems": "sandbox",

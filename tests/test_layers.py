@@ -76,7 +76,7 @@ def test_imports_inside_are_relative() -> None:
 
 def test_only_faces_and_models_read_the_environment() -> None:
     """What state, nodes and graphs do depends on their arguments alone; the faces of rooms read it as the core's do."""
-    faces = {"faces", "models", "server", "evals/commands"}
+    faces = {"faces", "models", "server", "evals/commands", "folders/boxed.py"}  # what it starts gets a part of it
     reads = {"environ", "environb", "getenv", "getenvb"}
 
     def holds(path: Path, tree: ast.Module) -> bool:
@@ -92,7 +92,8 @@ def test_only_faces_and_models_read_the_environment() -> None:
 def test_names_say_what_is_inside() -> None:
     """A module is found by its name, which hides no module of the standard library."""
     taken = VAGUE | (sys.stdlib_module_names - {"__main__"})
-    assert not offenders(lambda path, _: path.stem not in taken)
+    # What is for Inspect is named as Inspect is, and imported by its whole name.
+    assert not offenders(lambda path, _: path.stem not in taken or name(path) == "evals/inspect.py")
 
 
 def test_modules_say_what_they_are_for() -> None:
@@ -109,7 +110,7 @@ def test_modules_say_what_they_are_for() -> None:
 def test_what_is_not_public_says_so() -> None:
     """A reader of any module knows whether it may change in any release: only packages with public names, and what
     other programs name (the command, `langgraph.json`), are not internal."""
-    named = {"api/extend.py", "faces/cli/main.py", "faces/studio.py"}
+    named = {"api/extend.py", "evals/inspect.py", "faces/cli/main.py", "faces/studio.py"}
     public = {f"{folder}/__init__.py" for folder in FOLDERS.values()} | named
 
     def holds(path: Path, tree: ast.Module) -> bool:
@@ -145,7 +146,7 @@ def test_the_core_works_without_the_rooms_around_it(tmp_path: Path) -> None:
     """Where no room can be imported, a run is made, kept, forked, resumed and replayed all the same."""
     code = """
         import sys
-        ROOMS = ("evals", "retrieval", "sandbox", "server", "travel")
+        ROOMS = ("evals", "retrieval", "sandbox", "server", "travel", "folders")
         sys.modules.update({f"redraft.{room}": None for room in ROOMS})
         from redraft import Thread, build_refine_graph, open_checkpointer, uses_words, verifier_critic
         from redraft.models import ScriptedModel

@@ -86,7 +86,8 @@ from redraft.graphs.loop import build_refine_graph
 from redraft.state import Limits, Thread, open_checkpointer
 points = importlib.metadata.distribution("redraft").entry_points
 (entry,) = points.select(group="console_scripts")
-assert sorted(point.load().name for point in points.select(group="redraft.presets")) == ["retrieval", "travel"]
+presets = sorted(point.load().name for point in points.select(group="redraft.presets"))
+assert presets == ["folder", "retrieval", "travel"]
 assert (entry.name, entry.value) == ("redraft", "redraft.faces.cli.main:main")
 assert callable(entry.load())
 """

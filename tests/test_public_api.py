@@ -20,7 +20,19 @@ PACKAGES = [
     "redraft",
     *(
         f"redraft.{name}"
-        for name in ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel")
+        for name in (
+            "state",
+            "models",
+            "nodes",
+            "graphs",
+            "faces",
+            "evals",
+            "retrieval",
+            "sandbox",
+            "server",
+            "travel",
+            "folders",
+        )
     ),
 ]
 PAGE = (ROOT / "docs" / "public_api.md").read_text(encoding="utf-8")

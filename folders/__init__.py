@@ -1,0 +1,39 @@
+"""Work in folders: a draft is a tree of files, judged by commands, kept round by round, and applied when you say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .checks import Check, command
+    from .drafts import read_draft
+    from .graph import build_folder_graph, hidden_verifiers
+    from .trees import Change, FolderError, Snapshot, Trees
+    from .writers import AgentInFolder, CommandWriter
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "redraft.folders.checks": ["Check", "command"],
+            "redraft.folders.drafts": ["read_draft"],
+            "redraft.folders.graph": ["build_folder_graph", "hidden_verifiers"],
+            "redraft.folders.trees": ["Change", "FolderError", "Snapshot", "Trees"],
+            "redraft.folders.writers": ["AgentInFolder", "CommandWriter"],
+        },
+    )
+
+__all__ = [
+    "AgentInFolder",
+    "Change",
+    "Check",
+    "CommandWriter",
+    "FolderError",
+    "Snapshot",
+    "Trees",
+    "build_folder_graph",
+    "command",
+    "hidden_verifiers",
+    "read_draft",
+]

@@ -1,0 +1,306 @@
+"""Commands `goal`, `apply`, `checkout` and `stop-hook`. Internal."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..faces.cli.options import (
+    LIMITS,
+    AsJson,
+    CostBudget,
+    Db,
+    MaxOutputTokens,
+    MaxRounds,
+    Model,
+    Prices,
+    Temperature,
+    ThreadId,
+    TimeBudget,
+    TokenBudget,
+    given_limits,
+)
+from ..faces.problems import DEFAULT_DB, BadInputError, bad_input, command
+from ..faces.sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
+from ..faces.views.console import Screen, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .trees import Change, Trees
+
+__all__ = ["apply", "checkout", "goal", "stop_hook"]
+
+Checks = Annotated[
+    list[str],
+    typer.Option("--check", metavar="COMMAND", help="Must end with 0, in a copy of the folder; may be repeated."),
+]
+Protect = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Files that are put back before each check: tests/**; may be repeated."),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Run commands without a sandbox: they reach all that you can.")]
+
+
+def goal(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done in the folder.")],
+    check: Checks,
+    root: Annotated[
+        Path, typer.Option("--dir", metavar="FOLDER", help="The folder; it is read, and not written.")
+    ] = Path(),
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC", help='Who works: a model, or a program: "claude -p {prompt}". Default: as --model says.'
+        ),
+    ] = None,
+    protect: Protect = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file", metavar="PATTERN", help="What a model is shown; default: what a failure names, and what fits."
+        ),
+    ] = None,
+    hidden: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMMAND", help="Run once, at the end, on the answer; nobody is told of it. May be repeated."
+        ),
+    ] = None,
+    human: Annotated[bool, typer.Option("--human", help="Ask you about each draft that passes.")] = False,
+    model: Model = None,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    prices: Prices = None,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    plain: Plain = False,
+    trees: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where files are kept; default: beside the database.", rich_help_panel=LIMITS
+        ),
+    ] = None,
+    thread: Annotated[str | None, typer.Option(metavar="ID", help="The thread.")] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Work on a folder until commands pass, in private copies; your files are changed by `redraft apply` alone.
+
+    Each round a writer is let into a copy of the best files so far, and told what failed. The checks run in a sandbox
+    without a network, where nothing but the copy is writable. Files named like a secret (.env, *.pem) are in no copy.
+    """
+    from ..faces.cli.running import finish, run_asking
+    from ..faces.run_config import RunConfig
+    from .boxed import require_box
+    from .graph import hidden_verifiers
+
+    thread_id = checked_thread_id(thread) if thread is not None else f"goal-{secrets.token_hex(4)}"
+    program = by if by and " " in by.strip() else None
+    spec, note = ("local", None) if program else model_or_default(by or model)
+    place = root.expanduser().resolve()
+    kept = trees or _store_beside(db)
+    options: dict[str, Any] = {"root": str(place), "trees": str(kept.expanduser().absolute()), "plain": plain}
+    options |= {"protect": tuple(protect or ())}
+    recipe = RunConfig.given(
+        preset="folder",
+        model=spec,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        prices=prices,
+        human=human or None,
+        checks=tuple(check),
+        by=program,
+        files=tuple(files or ()),
+        **options,
+    )
+    limits = given_limits(
+        max_rounds=max_rounds, max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget
+    )
+    if not place.is_dir():
+        raise BadInputError(f"there is no folder {str(place)!r}")
+    if note:
+        say(note)
+    screen = Screen(as_json=as_json)
+    with bad_input():
+        require_box(plain=plain)
+        graph = recipe.build(None)
+        judges = hidden_verifiers(hidden or (), **options)
+    with opened(db, create=True) as saver:
+        if saver.runs.get(thread_id) is not None:
+            raise BadInputError(
+                f"there is a thread {thread_id!r} already; go on with: {command('resume', thread_id, db=db)}"
+            )
+        start: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
+        graph = graph.copy({"checkpointer": saver})
+        told: dict[str, Any] = {"thread_id": thread_id, "recipe": recipe, "screen": screen, "db": db}
+        values, question = run_asking(graph, start, **told)
+        if judges and values.get("answer"):
+            values = {**values, "hidden": [_hidden(judge, values) for judge in judges]}
+        if not as_json:
+            _show_end(screen, values, thread_id=thread_id, db=db)
+    finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def _store_beside(db: str) -> Path:
+    """Return where the trees of a database's threads are kept."""
+    return Path("redraft.trees" if "://" in db or db == "memory" else f"{db}.trees")
+
+
+def _hidden(judge: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a hidden check says of the answer."""
+    critique = judge("", values["answer"], values)
+    return {"check": judge.name, "accepted": critique.accepted, "score": critique.score, "text": critique.text}
+
+
+def _show_end(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
+    if left_out := values.get("left_out"):
+        screen.line((f"not in the copies: {', '.join(left_out[:8])}{' …' if len(left_out) > 8 else ''}", "dim"))
+    for one in values.get("hidden", ()):
+        accepted = "accepted" if values.get("stop_reason") == "accepted" else "not accepted"
+        says = "passed" if one["accepted"] else "failed"
+        screen.line(("hidden ", "bold"), f"{accepted} by the checks that it could see, {says} {one['check']!r}")
+    if values.get("answer"):
+        screen.line(("to your folder ", "bold"), command("apply", thread_id, db=db))
+
+
+def apply(
+    thread_id: ThreadId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
+    unaccepted: Annotated[
+        bool, typer.Option("--unaccepted", help="Also where the checks did not accept the answer.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a thread changed in a folder, and write it there; refuse where the folder has changed since.
+
+    What is in the folder and in no copy (.gitignore, secrets) stays as it is.
+    """
+    trees, values, root = _thread_of(thread_id, db)
+    base, tree = values["base_tree"], _tree_of(values, None)
+    screen = Screen(as_json=as_json)
+    if values.get("stop_reason") != "accepted" and not unaccepted:
+        raise BadInputError(
+            f"the checks did not accept the answer of {thread_id} ({values.get('stop_reason') or 'it has not ended'}): "
+            "--unaccepted writes it all the same"
+        )
+    if not as_json:
+        screen.block(trees.diff(base, tree, most=40_000) or "(nothing changed)")
+    if not yes and not (sys.stdin.isatty() and typer.confirm(f"Write this to {root}?")):
+        raise BadInputError("nothing was written: --yes writes without asking")
+    with bad_input():
+        changes = trees.apply(base, tree, root)
+    screen.result(
+        {"thread_id": thread_id, "folder": str(root), "changed": [one.path for one in changes]},
+        lambda screen: screen.line(f"wrote {_files(changes)} to {root}"),
+    )
+
+
+def checkout(
+    thread_id: ThreadId,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Made where it is not there; else it is empty.")],
+    number: Annotated[
+        int | None, typer.Option("--round", metavar="N", min=0, help="The round; default: the answer.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write the files of a round into an empty folder."""
+    trees, values, _ = _thread_of(thread_id, db)
+    tree = _tree_of(values, number)
+    with bad_input():
+        trees.write(tree, folder)
+    screen = Screen(as_json=as_json)
+    screen.result(
+        {"thread_id": thread_id, "tree": tree, "folder": str(folder)}, lambda screen: screen.line(f"wrote {folder}")
+    )
+
+
+def _files(changes: Sequence[Change]) -> str:
+    return f"{len(changes)} change{'s' if len(changes) != 1 else ''}"
+
+
+def _thread_of(thread_id: str, db: str) -> tuple[Trees, dict[str, Any], Path]:
+    """Return the store, the state and the folder of a thread about one."""
+    from ..faces.run_config import RunConfig
+    from .trees import Trees
+
+    with opened(db, read_only=True) as saver:
+        name = known_id(saver, thread_id)
+        recipe = RunConfig.of_thread(saver, name)
+        if recipe.preset != "folder":
+            raise BadInputError(f"{name} is no thread about a folder, but of {recipe.preset}")
+        kept = saver.get_tuple({"configurable": {"thread_id": name}})
+        values = dict(any_reader(saver, name, recipe).get_state({"configurable": {"thread_id": name}}).values)
+        values |= {"base_tree": kept.checkpoint["channel_values"].get("base_tree", "")}
+    if not values.get("base_tree"):
+        raise BadInputError(f"{name} was stopped before its folder was read: redraft resume {name}")
+    return Trees(recipe.options["trees"]), values, Path(recipe.options["root"])
+
+
+def _tree_of(values: Mapping[str, Any], number: int | None) -> str:
+    """Return the tree of a round, or of the answer."""
+    from ..state.summary import attempts, best_draft
+    from .drafts import read_draft
+
+    drafts = attempts(values.get("events") or [])
+    best = best_draft(values.get("events") or [])
+    draft = best if number is None else next((one for one in drafts if one.round == number), None)
+    if draft is None:
+        raise BadInputError(
+            "there is no such draft; rounds: " + (", ".join(str(one.round) for one in drafts) or "none")
+        )
+    return read_draft(draft.text).tree
+
+
+def stop_hook(
+    check: Checks,
+    root: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where the commands run.")] = Path(),
+    max_stops: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Hold a session so often, and then let it end.")
+    ] = 8,
+    plain: Plain = False,
+) -> None:
+    """Hold a coding agent's session until commands pass: a stop hook, as Claude Code calls it.
+
+    Reads the hook's JSON from standard input. Where a check fails, it prints `{"decision": "block"}` with what failed,
+    and the agent goes on; where all pass, or it was held --max-stops times, it prints nothing.
+    """
+    from hashlib import sha256
+    from tempfile import TemporaryDirectory
+
+    from ..models.weights import data_dir
+    from .boxed import Box
+    from .checks import MOST_FEEDBACK
+    from .trees import Trees, shortened
+
+    with bad_input():
+        said = json.loads(sys.stdin.read() or "{}")
+    session = str(said.get("session_id") or "session") if isinstance(said, dict) else "session"
+    folder = root.expanduser().resolve()
+    # How often it was held, by a name that any session id has.
+    count = data_dir() / "stops" / sha256(session.encode()).hexdigest()[:32]
+    held = int(count.read_text(encoding="ascii")) if count.is_file() else 0
+    failed = []
+    with TemporaryDirectory(prefix="redraft-") as scratch, bad_input():
+        trees = Trees(scratch)
+        with trees.copy(trees.snapshot(folder).tree) as copied:
+            for line in check:
+                done = Box(plain, hidden=(str(folder),)).run(line, copied)
+                if done.code or done.ended:
+                    why = done.ended or f"it ended with {done.code}"
+                    failed.append(f"`{line}` fails: {why}\n{shortened(done.output.strip(), MOST_FEEDBACK)}")
+    if not failed or held >= max_stops:
+        count.unlink(missing_ok=True)
+        return
+    count.parent.mkdir(parents=True, exist_ok=True)
+    count.write_text(str(held + 1), encoding="ascii")
+    typer.echo(json.dumps({"decision": "block", "reason": "\n\n".join(failed)}))

@@ -1,0 +1,125 @@
+"""The loop over folders: a draft is a tree of files, judged by commands. Internal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+from langchain_core.language_models import BaseChatModel
+
+from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
+from ..nodes.critics.critics import verifier_critic
+from .boxed import Box
+from .checks import Check, TreeVerifier, command
+from .trees import Trees
+from .writers import CommandWriter, FolderWriter, ModelWriter, Worker
+
+__all__ = ["build_folder_graph", "hidden_verifiers"]
+
+
+class FolderState(TypedDict, total=False):
+    """What a thread about a folder keeps beside the loop's own state."""
+
+    base_tree: str
+    """The user's folder, as it was read when the task began."""
+    left_out: list[str]
+    """What of it is in no tree."""
+    found: str
+    """What failed in it: the first draft is told."""
+
+
+def build_folder_graph(
+    writer: BaseChatModel | Worker | str,
+    *,
+    root: str | Path,
+    trees: str | Path,
+    checks: Sequence[Check | str],
+    protect: Sequence[str] = (),
+    critics: Sequence[Any] = (),
+    files: Sequence[str] = (),
+    plain: bool = False,
+    **options: Any,
+) -> RefineGraph:
+    """Return the loop over a folder: a writer works in private copies of it, and commands judge what came out.
+
+    The folder is read when a task begins, and never written: `apply` does that, when the run has ended. A draft's text
+    names its tree, and shows what changed; the files are in `trees`.
+
+    Args:
+        writer: A chat model; `(instruction, folder)`, which works in the folder it is given, async or not; or a command
+            with `{prompt}` in it. `AgentInFolder` makes one of an agent.
+        root: The folder.
+        trees: Where trees are kept: a folder that is made, beside the database say.
+        checks: Commands that all must pass, cheapest first; a text is `command(text)`. They run in a sandbox without a
+            network, where only the copy is writable.
+        protect: Patterns of files that are put back before each check: `tests/**`.
+        critics: Who else judges a draft: a person, or a model that reads the diff.
+        files: Patterns of the files that a chat model is shown; default: those that a failure names, and what fits.
+        plain: Run commands without a sandbox.
+        options: Everything else that `build_refine_graph` takes: `limits`, `checkpointer`, `keep`.
+
+    Raises:
+        ImportError: At run: the extra `folders` is not installed.
+        FolderError: At run: the folder can't be read, or is too large.
+        UnboxedError: At run: there is no sandbox here, and `plain` was not asked for.
+        ValueError: Nothing judges, or as in `build_refine_graph`.
+
+    Example:
+        >>> from redraft.folders import build_folder_graph
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_folder_graph(ScriptedModel(["…"]), root=".", trees="trees", checks=["pytest -q"])
+        >>> graph.get_name()
+        'folder'
+    """
+    store, place = Trees(trees), Path(root).expanduser().resolve()
+    if not checks and not critics:
+        raise ValueError('nothing judges the folder: give checks=["pytest -q"], or critics')
+    keep = options.get("keep", "best")
+    inside = FolderWriter(_worker(writer, files, protect, plain=plain), store, protect=protect, keep=keep)
+    judges = [_critic(one, store, protect, place, plain=plain) for one in checks]
+
+    def read(state: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the user's folder, and run the checks on it, once a task."""
+        made = store.snapshot(place)
+        failures = [judge.verifier.found(made.tree) for judge in judges]
+        return {
+            "base_tree": made.tree,
+            "left_out": list(made.left_out),
+            "found": "\n\n".join(text for text in failures if text),
+        }
+
+    wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *critics], "prepare": read}
+    return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})
+
+
+def hidden_verifiers(
+    checks: Sequence[Check | str],
+    *,
+    root: str | Path,
+    trees: str | Path,
+    protect: Sequence[str] = (),
+    plain: bool = False,
+) -> list[TreeVerifier]:
+    """Return checks that are run at the end, on the answer alone: no writer is told of them."""
+    judges = [_critic(one, Trees(trees), protect, Path(root), plain=plain, oracle=True) for one in checks]
+    return [judge.verifier for judge in judges]
+
+
+def _critic(
+    check: Check | str, trees: Trees, protect: Sequence[str], root: Path, *, plain: bool, oracle: bool = False
+) -> Any:
+    made = command(check) if isinstance(check, str) else check
+    judge = TreeVerifier(made, trees, tuple(protect), Box(plain, hidden=(str(root),)), oracle)
+    return verifier_critic(judge, name=judge.name, wants=f"`{made.command}` passes.")
+
+
+def _worker(writer: Any, files: Sequence[str], protect: Sequence[str], *, plain: bool) -> Worker:
+    if isinstance(writer, BaseChatModel):
+        return ModelWriter(writer, tuple(files), tuple(protect))
+    if isinstance(writer, str):
+        made = CommandWriter(writer)
+        return CommandWriter(writer, Box(True, timeout_s=made.box.timeout_s)) if plain else made
+    if not callable(writer):
+        raise TypeError(f"a writer is a chat model, (instruction, folder), or a command, not {writer!r:.200}")
+    return cast("Worker", writer)

@@ -1,0 +1,104 @@
+"""`redraft goal`, `apply`, `checkout` and `stop-hook`, as typed."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GREP = "grep -q 'a + b' calc.py"
+REPLIES = "FILE: calc.py\n```\na * b\n```", "FILE: calc.py\n```\na + b\n```"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one file, where the commands are typed."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "calc.py").write_text("a - b\n")
+    (folder / ".env").write_text("KEY=1\n")
+    monkeypatch.setenv("REDRAFT_DATA", str(tmp_path / "data"))
+    return folder
+
+
+def test_a_goal_is_worked_on_in_copies_and_applied(
+    shell: Any, scripted: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run shows what changed, the folder stays as it was until `apply`, and any round can be written out."""
+    model = scripted(*REPLIES)
+    monkeypatch.chdir(project)
+    given = ("--check", GREP, "--model", model, "--plain", "--thread", "one")
+    done = shell("goal", "Add.", *given, "--hidden", "grep -q '^a' calc.py", "--hidden", "false")
+    assert done.code == 0, done.err
+    assert "not in the copies: .env" in done.out
+    assert "accepted by the checks that it could see, passed \"grep -q '^a' calc.py\"" in done.out
+    assert "accepted by the checks that it could see, failed 'false'" in done.out
+    assert (project / "calc.py").read_text() == "a - b\n"
+    assert "+a * b" in shell("show", "one", "--round", "0").out
+    assert shell("replay", "one").code == 0
+    assert shell("checkout", "one", "first", "--round", "0").code == 0
+    assert (project / "first" / "calc.py").read_text() == "a * b\n"
+    refused = shell("apply", "one", "--yes")
+    assert refused.code == 2
+    assert "has changed since it was read: first" in refused.err
+    for one in (project / "first").iterdir():
+        one.unlink()
+    (project / "first").rmdir()
+    unasked = shell("apply", "one")
+    assert unasked.code == 2
+    assert "--yes writes without asking" in unasked.err
+    assert shell("apply", "one", "--yes", "--json").json["changed"] == ["calc.py"]
+    assert (project / "calc.py").read_text() == "a + b\n"
+    assert (project / ".env").read_text() == "KEY=1\n"
+
+
+def test_what_the_checks_did_not_accept_is_not_applied_by_the_way(shell: Any, scripted: Any, project: Path) -> None:
+    """A run that stopped at its limit ends with 3, and its best files are written where the user says so."""
+    given = ("--dir", str(project), "--check", GREP, "--plain", "--thread", "one")
+    done = shell("goal", "Add.", *given, "--model", scripted(REPLIES[0]), "--max-rounds", "0")
+    assert done.code == 3
+    refused = shell("apply", "one", "--yes")
+    assert "--unaccepted writes it all the same" in refused.err
+    assert shell("apply", "one", "--yes", "--unaccepted").code == 0
+    assert (project / "calc.py").read_text() == "a * b\n"
+
+
+def test_what_is_no_goal_says_so(shell: Any, scripted: Any, project: Path) -> None:
+    """A wrong folder, a thread of another kind, and a round that is not there are told in a line."""
+    assert (
+        "there is no folder"
+        in shell("goal", "Add.", "--check", "true", "--dir", "nowhere", "--by", "true {prompt}").err
+    )
+    shell("run", "Write.", "--model", scripted("Rain."), "--thread", "text", "--verify", "uses_words:Rain")
+    assert "no thread about a folder" in shell("apply", "text").err
+    given = ("--dir", str(project), "--check", "true", "--plain", "--thread", "one", "--by", "touch new {prompt}")
+    assert shell("goal", "Add.", *given).code == 0
+    assert "rounds: 0" in shell("checkout", "one", "out", "--round", "4").err
+    assert "there is a thread 'one' already" in shell("goal", "Add.", *given).err
+
+
+def test_a_session_is_held_until_the_checks_pass(shell: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coding agent that stops too early is told what failed, and after so many stops it may end."""
+
+    def stops(session: str) -> Any:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"session_id": session})))
+        done = shell("stop-hook", "--check", GREP, "--dir", str(project), "--plain", "--max-stops", "2")
+        assert done.code == 0, done.err
+        return json.loads(done.out) if done.out else None
+
+    held = stops("a")
+    assert held["decision"] == "block"
+    assert "it ended with 1" in held["reason"]
+    assert [stops("b") is None, stops("a") is None, stops("a") is None, stops("a") is None] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    (project / "calc.py").write_text("a + b\n")
+    assert stops("a") is None
