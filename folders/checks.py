@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..state.critique import Critique
 from .boxed import Box, Finished
 from .drafts import read_draft
-from .trees import Trees, matches, shortened
+from .trees import Trees, fenced, matches, shortened
 
 __all__ = ["Check", "TreeVerifier", "command", "startup_files"]
 
@@ -161,7 +161,7 @@ class TreeVerifier:
     def _failure(self, run: Judged, *, wavers: bool = False) -> str:
         why = run.done.ended or f"it ended with {run.done.code}"
         more = ". It had passed on the same files: it wavers." if wavers else "."
-        return f"`{self.check.command}` fails: {why}{more}\n{shortened(run.done.output.strip(), MOST_FEEDBACK)}"
+        return f"`{self.check.command}` fails: {why}{more}\n\n{fenced(shortened(run.done.output, MOST_FEEDBACK))}"
 
     def _counted_before(self, base: str) -> Count | None:
         """Return how many tests ran on the folder as it was found; it is looked at once."""

@@ -280,7 +280,7 @@ def stop_hook(
     from ..models.weights import data_dir
     from .boxed import Box
     from .checks import MOST_FEEDBACK
-    from .trees import Trees, shortened
+    from .trees import Trees, fenced, shortened
 
     with bad_input():
         said = json.loads(sys.stdin.read() or "{}")
@@ -297,7 +297,7 @@ def stop_hook(
                 done = Box(plain, hidden=(str(folder),)).run(line, copied)
                 if done.code or done.ended:
                     why = done.ended or f"it ended with {done.code}"
-                    failed.append(f"`{line}` fails: {why}\n{shortened(done.output.strip(), MOST_FEEDBACK)}")
+                    failed.append(f"`{line}` fails: {why}\n\n{fenced(shortened(done.output, MOST_FEEDBACK))}")
     if not failed or held >= max_stops:
         count.unlink(missing_ok=True)
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .trees import FolderError, Trees
+from .trees import FolderError, Trees, fenced
 
 __all__ = ["Draft", "draft_text", "read_draft"]
 
@@ -30,9 +30,10 @@ def draft_text(trees: Trees, base: str, tree: str, notes: Sequence[str] = ()) ->
     if len(changes) > MOST_PATHS:
         shown.append(f"and {len(changes) - MOST_PATHS} more")
     told = [f"{NOTE}{' '.join(note.split())}" for note in notes]
-    return (
-        "\n".join([f"tree {tree}", *told, *(shown or ["nothing changed"]), "", trees.diff(base, tree)]).rstrip() + "\n"
-    )
+    parts = ["\n".join([f"tree {tree}", *told, *(shown or ["nothing changed"])])]
+    if diff := trees.diff(base, tree):
+        parts.append(fenced(diff, "diff"))
+    return "\n\n".join(parts) + "\n"
 
 
 def read_draft(text: str) -> Draft:

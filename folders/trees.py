@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-__all__ = ["Change", "FolderError", "Snapshot", "Trees", "is_secret", "shortened"]
+__all__ = ["Change", "FolderError", "Snapshot", "Trees", "fenced", "is_secret", "matches", "shortened"]
 
 FOLDER, FILE, PROGRAM, LINK = 0o040000, 0o100644, 0o100755, 0o120000
 MOST_BYTES = 256 << 20
@@ -325,6 +326,12 @@ def shortened(text: str, most: int) -> str:
         return text
     head, tail = text[: most // 2].rpartition("\n")[0], text[-most // 2 :].partition("\n")[2]
     return f"{head}\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n{tail}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return a text as a block of code in Markdown, in which models and pages read it as it is."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
 def _upwards(path: str) -> list[str]:
