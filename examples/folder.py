@@ -8,24 +8,36 @@ from pathlib import Path
 
 from redraft import chat_model, open_checkpointer
 from redraft.folders import Trees, build_folder_graph, command, read_draft
+from redraft.models import ScriptedModel
 
 PROGRAM = '''def mean(numbers):
     """Return the mean of numbers, and 0 of none."""
     return sum(numbers) / len(numbers)
 '''
-TESTS = """import unittest
+TESTS = """import sys
 from mean import mean
 
-class Mean(unittest.TestCase):
-    def test_of_three(self):
-        self.assertEqual(mean([1, 2, 6]), 3)
+failed = 0
+for numbers, wanted in [([1, 2, 6], 3), ([4], 4), ([], 0)]:
+    try:
+        result = mean(numbers)
+    except ArithmeticError as error:
+        result = error
+    failed += result != wanted
+    print("ok" if result == wanted else "not ok", f"mean({numbers}): {result}")
+sys.exit(failed)
+"""
 
-    def test_of_none(self):
-        self.assertEqual(mean([]), 0)
+REPLY = """FILE: mean.py
+<<<<<<< SEARCH
+    return sum(numbers) / len(numbers)
+=======
+    return sum(numbers) / len(numbers) if numbers else 0
+>>>>>>> REPLACE
 """
 
 
-def main(spec: str = "replay") -> None:
+def main(spec: str = "") -> None:
     """Repair it."""
     with tempfile.TemporaryDirectory() as scratch, open_checkpointer("memory") as saver:
         folder, trees = Path(scratch) / "project", Trees(Path(scratch) / "trees")
@@ -33,11 +45,11 @@ def main(spec: str = "replay") -> None:
         (folder / "mean.py").write_text(PROGRAM)
         (folder / "test_mean.py").write_text(TESTS)
         graph = build_folder_graph(
-            chat_model(spec),
+            chat_model(spec) if spec else ScriptedModel([REPLY]),
             root=folder,
             trees=trees.path,
-            checks=[command("python3 -m unittest -q", timeout_s=60)],
-            protect=["test_*.py"],
+            checks=[command("python3 test_mean.py", timeout_s=60)],
+            protect=["test_mean.py"],
             plain=True,  # without a sandbox, so that it runs anywhere
             checkpointer=saver,
         )

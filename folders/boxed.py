@@ -118,11 +118,12 @@ class Box:
             yield from ("--share-net",)
         else:
             yield from ("--tmpfs", "/run")
-        for place in (*(() if self.network else (home,)), *self.hidden):
-            if Path(place).is_dir():
-                yield from ("--tmpfs", place)
+        hidden = [place for place in (*(() if self.network else (home,)), *self.hidden) if Path(place).is_dir()]
+        for place in hidden:
+            yield from ("--tmpfs", place)
         for place in _programs():
-            yield from ("--ro-bind", place, place)
+            if any(parent in map(str, Path(place).parents) for parent in ("/tmp", *hidden)):  # noqa: S108
+                yield from ("--ro-bind", place, place)
         for place in self.writable:
             yield from ("--bind-try", str(Path(place).expanduser()), str(Path(place).expanduser()))
         yield from ("--bind", str(folder), INSIDE, "--chdir", INSIDE, "--")
@@ -152,7 +153,7 @@ def refusal() -> str:
 
 @functools.cache
 def _programs() -> tuple[str, ...]:
-    """Return the folders below the home that programs are run from: those on PATH, and Python's."""
+    """Return the folders that programs are run from, with their libraries: those on PATH, and Python's."""
     home = Path.home()
     places = [Path(sys.prefix), Path(sys.base_prefix)]
     for name in os.environ.get("PATH", "").split(os.pathsep):
@@ -161,9 +162,9 @@ def _programs() -> tuple[str, ...]:
             own = folder.parent in (home, home / ".local")  # beside them stands what is nobody's business
             places += [folder, folder.parent / "lib"] if own or folder.name not in ("bin", "shims") else [folder.parent]
             places += [program.resolve().parent.parent for program in folder.glob("python3*") if program.is_symlink()]
-    below = {str(place) for place in places if place.is_dir() and home in place.parents}
+    found = {str(place) for place in places if place.is_dir() and place not in (home, Path("/"))}
     # A folder before those within it, which it shows already.
-    return tuple(sorted(place for place in below if not any(str(parent) in below for parent in Path(place).parents)))
+    return tuple(sorted(place for place in found if not any(str(parent) in found for parent in Path(place).parents)))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

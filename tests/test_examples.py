@@ -27,10 +27,7 @@ EXAMPLES = {
         "accepted after 1 rounds: A delta is land where a river meets the sea.",
     ),
     "deep_agent": ([], "accepted after 1 rounds: A delta is land made of mud at the mouth of a river."),
-    "folder": (
-        ["FILE: mean.py\n```\ndef mean(numbers):\n    return sum(numbers) / len(numbers) if numbers else 0\n```"],
-        "accepted by python3 -m unittest -q",
-    ),
+    "folder": ([], "accepted by python3 test_mean.py"),
     "many_problems": (["Friday", *[ALL] * 4], f"tokens: {ALL}"),
 }
 RECORDED = {
@@ -38,7 +35,6 @@ RECORDED = {
     "bigger_graph": r"\nTo Ann: .*[Tt]hank",
     "resume_and_fork": r"^failed, with 1 call: .*\naccepted, with \d calls: .*minutes.*\naccepted: .*95 degrees",
     "ask_a_person": r"\naccepted, accepted by human: .*half an hour",
-    "folder": r"^accepted by (.|\n)*\nwrote mean.py\n$",
     "refined_agent": r"\naccepted after \d rounds: .*river.*sea",
     "many_problems": r"^(.+: accepted, \d+ tokens: .+\n){4}$",
 }
