@@ -161,7 +161,10 @@ class TreeVerifier:
     def _failure(self, run: Judged, *, wavers: bool = False) -> str:
         why = run.done.ended or f"it ended with {run.done.code}"
         more = ". It had passed on the same files: it wavers." if wavers else "."
-        return f"`{self.check.command}` fails: {why}{more}\n\n{fenced(shortened(run.done.output, MOST_FEEDBACK))}"
+        printed = (
+            fenced(shortened(run.done.output, MOST_FEEDBACK)) if run.done.output.strip() else "It printed nothing."
+        )
+        return f"`{self.check.command}` fails: {why}{more}\n\n{printed}"
 
     def _counted_before(self, base: str) -> Count | None:
         """Return how many tests ran on the folder as it was found; it is looked at once."""

@@ -143,7 +143,9 @@ def goal(
         told: dict[str, Any] = {"thread_id": thread_id, "recipe": recipe, "screen": screen, "db": db}
         values, question = run_asking(graph, start, **told)
         if judges and values.get("answer"):
-            values = {**values, "hidden": [_hidden(judge, values) for judge in judges]}
+            said = {"hidden": [_hidden(judge, values) for judge in judges]}
+            graph.update_state({"configurable": {"thread_id": thread_id}}, said)
+            values = {**values, **said}
         if not as_json:
             _show_end(screen, values, thread_id=thread_id, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)

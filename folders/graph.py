@@ -27,6 +27,8 @@ class FolderState(TypedDict, total=False):
     """What of it is in no tree."""
     found: str
     """What failed in it: the first draft is told."""
+    hidden: list[dict[str, Any]]
+    """What the hidden checks said of the answer, once the run had ended."""
 
 
 def build_folder_graph(

@@ -285,6 +285,10 @@ def _how_to_resume(thread_id: str, db: str, *, saved: bool) -> str:
     return f"thread {thread_id} is kept, go on with: {command('resume', thread_id, db=db)}"
 
 
+BESIDES = ("self_critique", "hidden")
+"""What some commands find out beside the result."""
+
+
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
     from ...state.typed_answer import structured_response
@@ -293,9 +297,7 @@ def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]
     if sources := sources_of(values):
         data["sources"] = sources
     data |= structured_response(values.get("events") or [])
-    if "self_critique" in values:
-        data["self_critique"] = values["self_critique"]
-    return data
+    return {**data, **{key: values[key] for key in BESIDES if key in values}}
 
 
 def show_outcome(

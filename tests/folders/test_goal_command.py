@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redraft import open_checkpointer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,9 @@ def test_a_goal_is_worked_on_in_copies_and_applied(
     assert "not in the copies: .env" in done.out
     assert "accepted by the checks that it could see, passed \"grep -q '^a' calc.py\"" in done.out
     assert "accepted by the checks that it could see, failed 'false'" in done.out
+    with open_checkpointer(project / "runs.sqlite") as saver:
+        kept = saver.get_tuple({"configurable": {"thread_id": "one"}}).checkpoint["channel_values"]["hidden"]
+    assert [one["accepted"] for one in kept] == [True, False]
     assert (project / "calc.py").read_text() == "a - b\n"
     assert "+a * b" in shell("show", "one", "--round", "0").out
     assert shell("replay", "one").code == 0
