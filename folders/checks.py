@@ -6,8 +6,9 @@ import re
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from ..state.critique import Critique
@@ -15,7 +16,7 @@ from .boxed import Box, Finished
 from .drafts import read_draft
 from .trees import Trees, fenced, matches, shortened
 
-__all__ = ["Check", "TreeVerifier", "command", "startup_files"]
+__all__ = ["Check", "TreeVerifier", "command", "counted", "failures", "startup_files"]
 
 MOST_FEEDBACK = 4000
 STARTUP: tuple[str, ...] = (
@@ -97,14 +98,12 @@ class TreeVerifier:
     Args:
         check: The command.
         trees: Where trees are kept.
-        protect: Patterns of files that are put back first, as they were in the user's folder.
         box: How the command is kept in its copy.
         oracle: It is hidden: run at the end, and told to no writer.
     """
 
     check: Check
     trees: Trees
-    protect: tuple[str, ...] = ()
     box: Box = field(default_factory=Box)
     oracle: bool = False
     _before: dict[str, Count | None] = field(default_factory=dict)
@@ -117,31 +116,26 @@ class TreeVerifier:
     def __call__(self, task: str, draft: str, state: Mapping[str, Any]) -> Critique:
         """Run it, and say what it found; the draft passes if it does, each time."""
         made, base = read_draft(draft), state["base_tree"]
-        put_back: list[str] = []
         runs: list[Judged] = []
         while len(runs) < self.check.confirm and all(run.passed for run in runs):
-            run, put_back = self._run(made.tree, base)
-            runs.append(run)
+            runs.append(self._run(made.tree))
         last = runs[-1]
         objection = self._objection(runs, base)
         notes = [f"Note: {note}" for note in made.notes]
-        if put_back:
-            notes.append(f"These files are protected, and were put back before the check: {', '.join(put_back)}.")
         told = [objection, *notes] if objection else []
         evidence = {
             "command": self.check.command,
             "code": last.done.code,
             "runs": len(runs),
             "tests": list(last.count) if last.count else None,
-            "put_back": put_back,
-            "startup_files": startup_files(self.trees, base, made.tree, self.protect),
+            "startup_files": startup_files(self.trees, base, made.tree),
         }
         score = 1.0 if not objection else min(last.count.share, 0.99) if last.count and not last.passed else 0.0
         return Critique("\n".join(told), not objection, score, evidence=evidence)
 
     def found(self, base: str) -> str:
         """Return what fails on the folder as it was found; empty where nothing does."""
-        run = self._run(base, base)[0]
+        run = self._run(base)
         with self._lock:
             self._before[base] = run.count
         return "" if run.passed else self._failure(run)
@@ -170,21 +164,28 @@ class TreeVerifier:
         """Return how many tests ran on the folder as it was found; it is looked at once."""
         with self._lock:
             if base not in self._before:
-                self._before[base] = self._run(base, base)[0].count
+                self._before[base] = self._run(base).count
             return self._before[base]
 
-    def _run(self, tree: str, base: str) -> tuple[Judged, list[str]]:
+    def _run(self, tree: str) -> Judged:
         with self.trees.copy(tree) as folder:
-            put_back = self.trees.put_back(tree, base, self.protect, folder)
-            box = Box(self.box.plain, self.box.network, self.check.timeout_s, self.box.writable, self.box.hidden)
-            done = box.run(self.check.command, folder)
-            return Judged(done, _reported(folder, self.check.report) or counted(done.output)), put_back
+            done = replace(self.box, timeout_s=self.check.timeout_s).run(self.check.command, folder)
+            return Judged(done, _reported(folder, self.check.report) or counted(done.output))
 
 
-def startup_files(trees: Trees, base: str, tree: str, protect: Sequence[str]) -> list[str]:
+def failures(folder: Path, commands: Sequence[str], *, plain: bool = False) -> str:
+    """Return what of some commands fails in a folder, each run on a copy; empty where all pass."""
+    with TemporaryDirectory(prefix="redraft-") as scratch:
+        trees = Trees(scratch)
+        tree = trees.snapshot(folder).tree
+        judges = [TreeVerifier(command(line), trees, box=Box(plain, hidden=(str(folder),))) for line in commands]
+        return "\n\n".join(text for judge in judges if (text := judge.found(tree)))
+
+
+def startup_files(trees: Trees, base: str, tree: str) -> list[str]:
     """Return the changed files that run, or say what runs, before a test does: who judges should have seen them."""
-    changes = [one.path for one in trees.changes(base, tree) if not matches(one.path, protect)]
-    return [path for path in changes if matches(path.rpartition("/")[2], STARTUP)]
+    changed = [one.path for one in trees.changes(base, tree)]
+    return [path for path in changed if matches(path.rpartition("/")[2], STARTUP)]
 
 
 PYTEST = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s.*$", re.MULTILINE)

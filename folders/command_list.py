@@ -40,4 +40,11 @@ COMMANDS = (
         ('redraft stop-hook --check "pytest -q" --max-stops 5    as the command of a Stop hook',),
         after="checkout",
     ),
+    LazyCommand(
+        "check-work",
+        "redraft.folders.commands_goal:check_work",
+        "Serve the tool `check_work` to an agent, over MCP on standard input and output: do the commands pass?",
+        ('redraft check-work --check "pytest -q"    as the command of an MCP server',),
+        after="stop-hook",
+    ),
 )

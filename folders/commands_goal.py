@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
     from .trees import Change, Trees
 
-__all__ = ["apply", "checkout", "goal", "stop_hook"]
+__all__ = ["apply", "check_work", "checkout", "goal", "stop_hook"]
 
 Checks = Annotated[
     list[str],
     typer.Option("--check", metavar="COMMAND", help="Must end with 0, in a copy of the folder; may be repeated."),
 ]
+Root = Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="The folder that is judged.")]
 Protect = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Files that are put back before each check: tests/**; may be repeated."),
+    typer.Option(metavar="PATTERN", help="Files that are put back after each round: tests/**; may be repeated."),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Run commands without a sandbox: they reach all that you can.")]
 
@@ -108,7 +109,6 @@ def goal(
     place = root.expanduser().resolve()
     kept = trees or _store_beside(db)
     options: dict[str, Any] = {"root": str(place), "trees": str(kept.expanduser().absolute()), "plain": plain}
-    options |= {"protect": tuple(protect or ())}
     recipe = RunConfig.given(
         preset="folder",
         model=spec,
@@ -117,6 +117,7 @@ def goal(
         prices=prices,
         human=human or None,
         checks=tuple(check),
+        protect=tuple(protect or ()),
         by=program,
         files=tuple(files or ()),
         **options,
@@ -265,7 +266,7 @@ def _tree_of(values: Mapping[str, Any], number: int | None) -> str:
 
 def stop_hook(
     check: Checks,
-    root: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where the commands run.")] = Path(),
+    root: Root = Path(),
     max_stops: Annotated[
         int, typer.Option(metavar="N", min=1, help="Hold a session so often, and then let it end.")
     ] = 8,
@@ -277,12 +278,9 @@ def stop_hook(
     and the agent goes on; where all pass, or it was held --max-stops times, it prints nothing.
     """
     from hashlib import sha256
-    from tempfile import TemporaryDirectory
 
     from ..models.weights import data_dir
-    from .boxed import Box
-    from .checks import MOST_FEEDBACK
-    from .trees import Trees, fenced, shortened
+    from .checks import failures
 
     with bad_input():
         said = json.loads(sys.stdin.read() or "{}")
@@ -291,18 +289,33 @@ def stop_hook(
     # How often it was held, by a name that any session id has.
     count = data_dir() / "stops" / sha256(session.encode()).hexdigest()[:32]
     held = int(count.read_text(encoding="ascii")) if count.is_file() else 0
-    failed = []
-    with TemporaryDirectory(prefix="redraft-") as scratch, bad_input():
-        trees = Trees(scratch)
-        with trees.copy(trees.snapshot(folder).tree) as copied:
-            for line in check:
-                done = Box(plain, hidden=(str(folder),)).run(line, copied)
-                if done.code or done.ended:
-                    why = done.ended or f"it ended with {done.code}"
-                    failed.append(f"`{line}` fails: {why}\n\n{fenced(shortened(done.output, MOST_FEEDBACK))}")
+    with bad_input():
+        failed = failures(folder, check, plain=plain)
     if not failed or held >= max_stops:
         count.unlink(missing_ok=True)
         return
     count.parent.mkdir(parents=True, exist_ok=True)
     count.write_text(str(held + 1), encoding="ascii")
-    typer.echo(json.dumps({"decision": "block", "reason": "\n\n".join(failed)}))
+    typer.echo(json.dumps({"decision": "block", "reason": failed}))
+
+
+def check_work(check: Checks, root: Root = Path(), plain: Plain = False) -> None:
+    """Serve the tool `check_work` to an agent, over MCP on standard input and output: do the commands pass?"""
+    try:
+        from mcp.server.fastmcp import FastMCP
+    except ImportError as error:
+        raise BadInputError(f"this needs an extra: pip install '.[mcp]' in a checkout ({error})") from None
+    from .boxed import require_box
+    from .checks import failures
+
+    folder = root.expanduser().resolve()
+    with bad_input():
+        require_box(plain=plain)
+    server = FastMCP("redraft")
+
+    def check_work() -> str:
+        return failures(folder, check, plain=plain) or "All checks pass."
+
+    told = f"Run {', '.join(f'`{line}`' for line in check)} on a copy of the folder, and say what fails."
+    server.add_tool(check_work, description=told)
+    server.run()

@@ -55,7 +55,7 @@ def build_folder_graph(
         trees: Where trees are kept: a folder that is made, beside the database say.
         checks: Commands that all must pass, cheapest first; a text is `command(text)`. They run in a sandbox without a
             network, where only the copy is writable.
-        protect: Patterns of files that are put back before each check: `tests/**`.
+        protect: Patterns of files that are put back as they were after each round: `tests/**`.
         critics: Who else judges a draft: a person, or a model that reads the diff.
         files: Patterns of the files that a chat model is shown; default: those that a failure names, and what fits.
         plain: Run commands without a sandbox.
@@ -79,7 +79,7 @@ def build_folder_graph(
         raise ValueError('nothing judges the folder: give checks=["pytest -q"], or critics')
     keep = options.get("keep", "best")
     inside = FolderWriter(_worker(writer, files, protect, plain=plain), store, protect=protect, keep=keep)
-    judges = [_critic(one, store, protect, place, plain=plain) for one in checks]
+    judges = [_critic(one, store, place, plain=plain) for one in checks]
 
     def read(state: Mapping[str, Any]) -> dict[str, Any]:
         """Read the user's folder, and run the checks on it, once a task."""
@@ -96,23 +96,16 @@ def build_folder_graph(
 
 
 def hidden_verifiers(
-    checks: Sequence[Check | str],
-    *,
-    root: str | Path,
-    trees: str | Path,
-    protect: Sequence[str] = (),
-    plain: bool = False,
+    checks: Sequence[Check | str], *, root: str | Path, trees: str | Path, plain: bool = False
 ) -> list[TreeVerifier]:
     """Return checks that are run at the end, on the answer alone: no writer is told of them."""
-    judges = [_critic(one, Trees(trees), protect, Path(root), plain=plain, oracle=True) for one in checks]
+    judges = [_critic(one, Trees(trees), Path(root), plain=plain, oracle=True) for one in checks]
     return [judge.verifier for judge in judges]
 
 
-def _critic(
-    check: Check | str, trees: Trees, protect: Sequence[str], root: Path, *, plain: bool, oracle: bool = False
-) -> Any:
+def _critic(check: Check | str, trees: Trees, root: Path, *, plain: bool, oracle: bool = False) -> Any:
     made = command(check) if isinstance(check, str) else check
-    judge = TreeVerifier(made, trees, tuple(protect), Box(plain, hidden=(str(root),)), oracle)
+    judge = TreeVerifier(made, trees, Box(plain, hidden=(str(root),)), oracle)
     return verifier_critic(judge, name=judge.name, wants=f"`{made.command}` passes.")
 
 

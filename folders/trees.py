@@ -157,7 +157,7 @@ class Trees:
             self._put(folder / path, mode, blob)
 
     def put_back(self, tree: str, base: str, protected: Sequence[str], folder: Path) -> list[str]:
-        """Write the protected files of `base` over those in a copy of `tree`, and return the paths that differed."""
+        """Put the protected files in a copy of `tree` back as `base` has them, and return the paths that differed."""
         changed = [one for one in self.changes(tree, base) if matches(one.path, protected)]
         self._make(changed, folder)
         return [one.path for one in changed]

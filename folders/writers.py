@@ -66,18 +66,25 @@ class FolderWriter(DualCallable[[Mapping[str, Any]], AIMessage]):
         for tree, feedback in ways:
             with self.trees.copy(tree) as folder:
                 result = yield calling(self.worker, instruction_for(task, feedback, self.protect), folder)
-                snapshot = yield calling(self.trees.snapshot, folder, base=tree)
-            made = snapshot.tree
+                made, told = yield calling(self._stored, folder, tree, base)
             notes = [note for note in result if isinstance(note, str)] if isinstance(result, list) else []
-            left_out = [path for path in snapshot.left_out if is_secret(path)]
-            notes += [f"{path} is named like a secret, and was left out" for path in left_out]
+            notes += told
             if isinstance(result, AIMessage):
                 used = add_usage(used, result.usage_metadata)
                 model = str(result.response_metadata.get("model_name") or "")
             if made not in tried:
                 break
-        told: dict[str, Any] = {"usage_metadata": used, "response_metadata": {"model_name": model}}
-        return AIMessage(draft_text(self.trees, base, made, notes), **told)
+        reply: dict[str, Any] = {"usage_metadata": used, "response_metadata": {"model_name": model}}
+        return AIMessage(draft_text(self.trees, base, made, notes), **reply)
+
+    def _stored(self, folder: Path, tree: str, base: str) -> tuple[str, list[str]]:
+        """Return the tree of a copy, where protected files are as they were, and what the worker is to know."""
+        snapshot = self.trees.snapshot(folder, base=tree)
+        notes = [f"{path} is named like a secret, and was left out" for path in snapshot.left_out if is_secret(path)]
+        if put_back := self.trees.put_back(snapshot.tree, base, self.protect, folder):
+            notes.append(f"protected files were put back as they were: {', '.join(put_back)}")
+            snapshot = self.trees.snapshot(folder, base=base)
+        return snapshot.tree, notes
 
 
 def instruction_for(task: str, feedback: str, protect: Sequence[str]) -> str:

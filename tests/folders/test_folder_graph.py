@@ -15,6 +15,7 @@ from redraft.folders.boxed import Box, refusal
 from redraft.folders.checks import counted
 from redraft.folders.edits import apply_edits, read_edits
 from redraft.models import ScriptedModel
+from redraft.state.summary import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,12 +96,16 @@ def test_a_model_repairs_a_program_in_rounds(folder: Path) -> None:
     assert (folder / "calc.py").read_text() == RIGHT
 
 
-def test_protected_files_are_put_back_before_a_check(folder: Path) -> None:
-    """Who empties the tests has gained nothing, and is told that they were put back."""
+def test_protected_files_are_put_back(folder: Path) -> None:
+    """Who empties the tests has gained nothing, is told that they were put back, and no draft has other ones."""
     writer = works(writes("", "tests/test_calc.py"), writes(RIGHT))
     output = graph_of(folder, writer).invoke({"task": "Make the tests pass."})
     first, last = critiques(output)
-    assert "protected, and were put back before the check: tests/test_calc.py" in first["text"]
+    assert "protected files were put back as they were: tests/test_calc.py" in first["text"]
+    trees = Trees(folder.parent / "trees")
+    base = trees.snapshot(folder).tree
+    drafts = [read_draft(one.text).tree for one in attempts(output["events"])]
+    assert [[one.path for one in trees.changes(base, tree)] for tree in drafts] == [[], ["calc.py"]]
     assert (first["accepted"], last["accepted"]) == (False, True)
 
 

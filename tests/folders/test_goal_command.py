@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from redraft import open_checkpointer
 
 if TYPE_CHECKING:
@@ -106,3 +109,18 @@ def test_a_session_is_held_until_the_checks_pass(shell: Any, project: Path, monk
     ]
     (project / "calc.py").write_text("a + b\n")
     assert stops("a") is None
+
+
+async def test_any_agent_can_ask_what_fails(project: Path) -> None:
+    """Over MCP the tool `check_work` runs the commands on a copy of the folder as it is now."""
+    words = ["-c", "from redraft.faces.cli.main import main; main()", "check-work", "--check", GREP, "--plain"]
+    server = StdioServerParameters(command=sys.executable, args=[*words, "--dir", str(project)])
+    async with stdio_client(server) as streams, ClientSession(*streams) as client:
+        await client.initialize()
+        (tool,) = (await client.list_tools()).tools
+        assert (tool.name, GREP in tool.description) == ("check_work", True)
+        said = [(await client.call_tool("check_work")).content[0].text]
+        (project / "calc.py").write_text("a + b\n")
+        said.append((await client.call_tool("check_work")).content[0].text)
+    assert "it ended with 1" in said[0]
+    assert said[1] == "All checks pass."
