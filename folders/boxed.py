@@ -17,6 +17,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from ..state.dual import ABANDONED
+
 __all__ = ["Box", "Finished", "UnboxedError", "refusal", "require_box", "words_of"]
 
 INSIDE = "/tmp/work"  # noqa: S108  where the copy is seen to be, in a /tmp of its own
@@ -81,11 +83,14 @@ class Box:
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **started
         )
         output = _Output(process)
+        abandoned = ABANDONED.get()
         deadline, ended = monotonic() + self.timeout_s, ""
         try:
             while not ended and process.poll() is None:
                 output.thread.join(0.2)
-                if monotonic() > deadline:
+                if abandoned is not None and abandoned.is_set():
+                    ended = "it was ended with the run"
+                elif monotonic() > deadline:
                     ended = f"it was ended after {self.timeout_s:g} seconds"
                 elif _size(folder) > MOST_WRITTEN:
                     ended = f"it was ended, since it had written more than {MOST_WRITTEN >> 20} MB"

@@ -13,12 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
-from contextvars import copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 __all__ = [
+    "ABANDONED",
     "Do",
     "DualCallable",
     "Logic",
@@ -30,6 +32,7 @@ __all__ = [
     "drive",
     "finish",
     "in_db_executor",
+    "in_thread",
     "streaming",
 ]
 
@@ -161,11 +164,25 @@ def calling(function: Callable[..., Any], *args: Any, **named: Any) -> Do:
             return await target(*args, **named)
         # For the thread and for an awaitable that it returns: meter and journal are found there.
         context = copy_context()
-        run = partial(context.run, _called, target, *args, **named)
-        result = await asyncio.get_running_loop().run_in_executor(None, run)
+        result = await in_thread(None, context, partial(_called, target, *args, **named))
         return await asyncio.create_task(_awaited(result), context=context) if inspect.isawaitable(result) else result
 
     return Do(call, acall)
+
+
+async def in_thread(threads: ThreadPoolExecutor | None, context: Context, function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of a pool; where the wait is cancelled, `ABANDONED` there says so."""
+    abandoned = Event()
+    context.run(ABANDONED.set, abandoned)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, context.run, function)
+    except asyncio.CancelledError:
+        abandoned.set()
+        raise
+
+
+ABANDONED: ContextVar[Event | None] = ContextVar("ABANDONED", default=None)
+"""Of a function in a worker thread: set once nobody waits for its result any longer."""
 
 
 def _called(target: Callable[..., Any], *args: Any, **named: Any) -> Any:

@@ -42,7 +42,7 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ...state.dual import Do
+from ...state.dual import Do, in_thread
 
 try:
     import resource
@@ -119,13 +119,12 @@ def run_job(
 
 async def off_loop(function: Callable[..., T], *args: Any, **named: Any) -> T:
     """Call a function in a thread, of which nobody whom a server names takes more than their share."""
-    call = partial(copy_context().run, function, *args, **named)
-    loop = asyncio.get_running_loop()
+    call = partial(in_thread, POOL.threads, copy_context(), partial(function, *args, **named))
     if not (caller := CALLER.get()):
-        return await loop.run_in_executor(POOL.threads, call)
-    of_loop = POOL.turns.setdefault(loop, defaultdict(partial(asyncio.Semaphore, THREADS // 4)))
+        return await call()
+    of_loop = POOL.turns.setdefault(asyncio.get_running_loop(), defaultdict(partial(asyncio.Semaphore, THREADS // 4)))
     async with of_loop[caller]:
-        return await loop.run_in_executor(POOL.threads, call)
+        return await call()
 
 
 def beside(function: Callable[..., Any], *args: Any) -> Do:

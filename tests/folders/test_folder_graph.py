@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -338,3 +340,22 @@ def test_what_makes_no_sense_is_refused_at_build(folder: Path) -> None:
     with pytest.raises(TypeError, match="a writer is a chat model"):
         graph_of(folder, 7)
     assert CommandWriter("claude -p").box.network
+
+
+async def test_a_run_that_is_cancelled_ends_its_command(folder: Path) -> None:
+    """Whoever interrupts a run waits for no check: it is killed with the run."""
+    started = folder.parent / "started"
+    check = command(f"echo $$ > {started}.part; mv {started}.part {started}; sleep 120")
+    run = asyncio.create_task(graph_of(folder, works(writes(RIGHT)), checks=[check]).ainvoke({"task": "Do it."}))
+    await asyncio.to_thread(until, started.exists)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    left = Path("/proc") / started.read_text().strip()
+    await asyncio.to_thread(until, lambda: not left.exists())
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is so; the suite's own time limit ends what never is."""
+    while not holds():
+        time.sleep(0.02)
