@@ -120,7 +120,7 @@ class TreeVerifier:
         while len(runs) < self.check.confirm and all(run.passed for run in runs):
             runs.append(self._run(made.tree))
         last = runs[-1]
-        objection = self._objection(runs, base)
+        objection = self._objection(runs, before=base if made.tree != base else None)
         notes = [f"Note: {note}" for note in made.notes]
         told = [objection, *notes] if objection else []
         evidence = {
@@ -140,16 +140,16 @@ class TreeVerifier:
             self._before[base] = run.count
         return "" if run.passed else self._failure(run)
 
-    def _objection(self, runs: Sequence[Judged], base: str) -> str:
+    def _objection(self, runs: Sequence[Judged], before: str | None) -> str:
         """Return what is wrong; empty where the check passed each time, on all tests that there were before."""
         last = runs[-1]
         line = self.check.command
         if last.passed:
-            before = self._counted_before(base)
-            if before is None or (last.count is not None and last.count.total >= before.total):
+            count = None if before is None else self._counted_before(before)
+            if count is None or (last.count is not None and last.count.total >= count.total):
                 return ""
             now = "no test" if last.count is None else f"{last.count.total} tests"
-            return f"`{line}` ran {now}, where it ran {before.total} before the work began: none may be taken away."
+            return f"`{line}` ran {now}, where it ran {count.total} before the work began: none may be taken away."
         return self._failure(last, wavers=len(runs) > 1)
 
     def _failure(self, run: Judged, *, wavers: bool = False) -> str:

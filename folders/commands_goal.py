@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +30,7 @@ from ..faces.cli.options import (
 from ..faces.problems import DEFAULT_DB, BadInputError, bad_input, command
 from ..faces.sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
 from ..faces.views.console import Screen, say
+from ..state.events import DRAFT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from .trees import Change, Trees
 
 __all__ = ["apply", "check_work", "checkout", "goal", "stop_hook"]
+
+DAY = 86_400
+"""Seconds."""
 
 Checks = Annotated[
     list[str],
@@ -107,8 +113,8 @@ def goal(
     program = by if by and " " in by.strip() else None
     spec, note = ("local", None) if program else model_or_default(by or model)
     place = root.expanduser().resolve()
-    kept = trees or _store_beside(db)
-    options: dict[str, Any] = {"root": str(place), "trees": str(kept.expanduser().absolute()), "plain": plain}
+    kept = (trees or _store_beside(db)).expanduser().absolute()
+    options: dict[str, Any] = {"root": str(place), "trees": str(kept), "plain": plain}
     recipe = RunConfig.given(
         preset="folder",
         model=spec,
@@ -143,6 +149,9 @@ def goal(
         graph = graph.copy({"checkpointer": saver})
         told: dict[str, Any] = {"thread_id": thread_id, "recipe": recipe, "screen": screen, "db": db}
         values, question = run_asking(graph, start, **told)
+        with suppress(ValueError):  # a thread that can't be read: all trees stay
+            if trees is None:
+                _prune(saver, kept)
         if judges and values.get("answer"):
             said = {"hidden": [_hidden(judge, values) for judge in judges]}
             graph.update_state({"configurable": {"thread_id": thread_id}}, said)
@@ -154,7 +163,27 @@ def goal(
 
 def _store_beside(db: str) -> Path:
     """Return where the trees of a database's threads are kept."""
-    return Path("redraft.trees" if "://" in db or db == "memory" else f"{db}.trees")
+    return Path("redraft.trees" if "://" in db or db == "memory" else f"{db}.trees").expanduser().absolute()
+
+
+def _prune(saver: Any, kept: Path) -> None:
+    """Remove the trees of threads that are gone, once a day; a store that the user named may be of other databases."""
+    from ..faces.sessions import every_row
+    from .drafts import read_draft
+    from .trees import Trees
+
+    marker = kept / "pruned"
+    if marker.exists() and time() - marker.stat().st_mtime < DAY:
+        return
+    wanted: set[str] = set()
+    for row in every_row(saver.runs):
+        if row.preset == "folder":
+            values = _values_of(saver, row.thread_id)
+            wanted |= {values["base_tree"]}
+            drafts = [event for event in values.get("events") or () if event["kind"] in DRAFT_KINDS]
+            wanted |= {read_draft(one["text"]).tree for one in drafts if one["text"]}
+    Trees(kept).prune(wanted - {""})
+    marker.touch()
 
 
 def _hidden(judge: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,12 +270,18 @@ def _thread_of(thread_id: str, db: str) -> tuple[Trees, dict[str, Any], Path]:
         recipe = RunConfig.of_thread(saver, name)
         if recipe.preset != "folder":
             raise BadInputError(f"{name} is no thread about a folder, but of {recipe.preset}")
-        kept = saver.get_tuple({"configurable": {"thread_id": name}})
-        values = dict(any_reader(saver, name, recipe).get_state({"configurable": {"thread_id": name}}).values)
-        values |= {"base_tree": kept.checkpoint["channel_values"].get("base_tree", "")}
+        values = _values_of(saver, name)
     if not values.get("base_tree"):
         raise BadInputError(f"{name} was stopped before its folder was read: redraft resume {name}")
     return Trees(recipe.options["trees"]), values, Path(recipe.options["root"])
+
+
+def _values_of(saver: Any, thread_id: str) -> dict[str, Any]:
+    """Return the state of a thread, with the tree of the folder as it was read; that is empty before then."""
+    config: Any = {"configurable": {"thread_id": thread_id}}
+    kept = saver.get_tuple(config)
+    base = kept.checkpoint["channel_values"].get("base_tree", "") if kept else ""
+    return {**any_reader(saver, thread_id).get_state(config).values, "base_tree": base}
 
 
 def _tree_of(values: Mapping[str, Any], number: int | None) -> str:
@@ -271,32 +306,44 @@ def stop_hook(
         int, typer.Option(metavar="N", min=1, help="Hold a session so often, and then let it end.")
     ] = 8,
     plain: Plain = False,
+    db: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where stops are kept; default: stops.sqlite in the data folder.")
+    ] = None,
 ) -> None:
     """Hold a coding agent's session until commands pass: a stop hook, as Claude Code calls it.
 
     Reads the hook's JSON from standard input. Where a check fails, it prints `{"decision": "block"}` with what failed,
-    and the agent goes on; where all pass, or it was held --max-stops times, it prints nothing.
+    and the agent goes on; where all pass, or it was held --max-stops times, it prints nothing. Each stop is a round of
+    the thread `stop-SESSION`, which `redraft show` shows.
     """
-    from hashlib import sha256
-
     from ..models.weights import data_dir
-    from .checks import failures
+    from ..state.summary import latest_draft
+    from ..state.threads.thread import Thread
+    from .boxed import require_box
+    from .graph import build_watch_graph
 
     with bad_input():
         said = json.loads(sys.stdin.read() or "{}")
+        require_box(plain=plain)
     session = str(said.get("session_id") or "session") if isinstance(said, dict) else "session"
-    folder = root.expanduser().resolve()
-    # How often it was held, by a name that any session id has.
-    count = data_dir() / "stops" / sha256(session.encode()).hexdigest()[:32]
-    held = int(count.read_text(encoding="ascii")) if count.is_file() else 0
-    with bad_input():
-        failed = failures(folder, check, plain=plain)
-    if not failed or held >= max_stops:
-        count.unlink(missing_ok=True)
-        return
-    count.parent.mkdir(parents=True, exist_ok=True)
-    count.write_text(str(held + 1), encoding="ascii")
-    typer.echo(json.dumps({"decision": "block", "reason": failed}))
+    place = db or str(data_dir() / "stops.sqlite")
+    if db is None:
+        data_dir().mkdir(parents=True, exist_ok=True)
+    thread_id = checked_thread_id(f"stop-{session}")
+    config: Any = {"configurable": {"thread_id": thread_id}}
+    with opened(place, create=True) as saver:
+        watch = build_watch_graph(root, trees=_store_beside(place), checks=check, plain=plain)
+        graph: Any = watch.copy({"checkpointer": saver})
+        kept = graph.get_state(config).values
+        so_far = kept.get("rounds", 0)
+        if kept.get("stop_reason") == "max_rounds" and so_far < max_stops:  # it was held, and has worked on
+            output = Thread(graph, thread_id).resume({"max_rounds": so_far + 1})
+        else:
+            task = f"A session in {root.expanduser().resolve()}"
+            output = graph.invoke({"task": task, "limits": {"max_rounds": 0}}, config)
+    if output["stop_reason"] != "accepted" and output["rounds"] < max_stops:
+        draft = latest_draft(output["events"])
+        typer.echo(json.dumps({"decision": "block", "reason": draft.feedback if draft else str(output["error"])}))
 
 
 def check_work(check: Checks, root: Root = Path(), plain: Plain = False) -> None:

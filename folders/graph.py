@@ -10,12 +10,14 @@ from langchain_core.language_models import BaseChatModel
 
 from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
 from ..nodes.critics.critics import verifier_critic
+from ..state.summary import attempts
 from .boxed import Box
 from .checks import Check, TreeVerifier, command
+from .drafts import draft_text
 from .trees import Trees
 from .writers import CommandWriter, FolderWriter, ModelWriter, Worker
 
-__all__ = ["build_folder_graph", "hidden_verifiers"]
+__all__ = ["build_folder_graph", "build_watch_graph", "hidden_verifiers"]
 
 
 class FolderState(TypedDict, total=False):
@@ -93,6 +95,35 @@ def build_folder_graph(
 
     wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *critics], "prepare": read}
     return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})
+
+
+def build_watch_graph(
+    root: str | Path, *, trees: str | Path, checks: Sequence[Check | str], plain: bool = False, **options: Any
+) -> RefineGraph:
+    """Return a loop over a folder that somebody else works in: a draft is the folder as it is, judged once a run.
+
+    Args:
+        root: The folder.
+        trees: Where trees are kept.
+        checks: Commands that must pass, on a copy.
+        plain: Run commands without a sandbox.
+        options: As of `build_refine_graph`.
+    """
+    store, place = Trees(trees), Path(root).expanduser().resolve()
+
+    def read(state: Mapping[str, Any]) -> dict[str, Any]:
+        return {"base_tree": store.snapshot(place).tree}
+
+    def session(state: Mapping[str, Any]) -> str:
+        base = state["base_tree"]
+        # Numbered, so that a folder in which nothing was done since is judged once more.
+        number = 1 + len(attempts(state["events"]))
+        return f"{draft_text(store, base, store.snapshot(place, base=base).tree)}\n(stop {number})"
+
+    once = [command(one, confirm=1) if isinstance(one, str) else one for one in checks]
+    looking = {"generate": session, "refine": session, "prepare": read, "keep": "last"}
+    worker: Any = session  # not asked: what is there is the draft
+    return build_folder_graph(worker, root=place, trees=trees, checks=once, plain=plain, **{**looking, **options})
 
 
 def hidden_verifiers(

@@ -10,12 +10,13 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from time import time
 from typing import Any, NamedTuple, cast
 
 __all__ = ["Change", "FolderError", "Snapshot", "Trees", "fenced", "is_secret", "matches", "shortened"]
@@ -210,14 +211,24 @@ class Trees:
         self._make(changes, folder)
         return sorted(wanted)
 
-    def text(self, tree: str) -> dict[str, str]:
-        """Return the text files of a tree by path; what is no UTF-8 is left out."""
-        texts = {}
-        for path, mode, blob in self.entries(tree):
-            if mode in (FILE, PROGRAM):
-                with contextlib.suppress(UnicodeDecodeError):
-                    texts[path] = self._objects[blob].as_raw_string().decode()
-        return texts
+    def prune(self, wanted: Iterable[str], *, age_s: float = 86_400) -> int:
+        """Remove what is in no wanted tree, and return how many objects were.
+
+        Args:
+            wanted: Trees that stay.
+            age_s: Seconds that an object stays in any case: a run may have written it just now.
+        """
+        kept = {*wanted}
+        for tree in [*kept]:
+            with contextlib.suppress(FolderError):  # it was never here
+                kept.update(blob.decode() for _, _, blob in self.entries(tree))
+        before = time() - age_s
+        removed = 0
+        for place in self.path.glob("[0-9a-f][0-9a-f]/*"):
+            if place.parent.name + place.name not in kept and place.stat().st_mtime < before:
+                place.unlink(missing_ok=True)
+                removed += 1
+        return removed
 
     def _make(self, changes: Sequence[Change], folder: Path) -> None:
         # What goes, goes first and from the bottom: a folder may stand where a file or link was.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import Tree
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from redraft import open_checkpointer
@@ -75,6 +78,30 @@ def test_what_the_checks_did_not_accept_is_not_applied_by_the_way(shell: Any, sc
     assert (project / "calc.py").read_text() == "a * b\n"
 
 
+def test_trees_go_with_their_threads(
+    shell: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a day, what belongs to no thread any more is removed from the store beside the database."""
+    given = ("goal", "Add.", "--dir", str(project), "--check", "true", "--plain")
+    for name in ("one", "two"):
+        assert shell(*given, "--thread", name, "--by", f"touch {name} {{prompt}}").code == 0
+    store = tmp_path / "runs.sqlite.trees"
+    assert shell("delete", "one", "--yes").code == 0
+    for place in [store / "pruned", *store.glob("??/*")]:
+        os.utime(place, (0, 0))
+    assert shell(*given, "--thread", "three", "--by", "touch three {prompt}").code == 0
+    assert shell("checkout", "two", "out").code == 0
+    assert {path for tree in store_trees(store) for path in tree} >= {"two", "three"}
+    assert not any("one" in tree for tree in store_trees(store))
+
+
+def store_trees(store: Path) -> list[set[str]]:
+    """Return the names in each tree of a store."""
+    objects = DiskObjectStore(str(store))
+    found = [objects[name] for name in objects]
+    return [{os.fsdecode(name) for name, _, _ in one.items()} for one in found if isinstance(one, Tree)]
+
+
 def test_what_is_no_goal_says_so(shell: Any, scripted: Any, project: Path) -> None:
     """A wrong folder, a thread of another kind, and a round that is not there are told in a line."""
     assert (
@@ -89,7 +116,9 @@ def test_what_is_no_goal_says_so(shell: Any, scripted: Any, project: Path) -> No
     assert "there is a thread 'one' already" in shell("goal", "Add.", *given).err
 
 
-def test_a_session_is_held_until_the_checks_pass(shell: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_is_held_until_the_checks_pass(
+    shell: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A coding agent that stops too early is told what failed, and after so many stops it may end."""
 
     def stops(session: str) -> Any:
@@ -109,6 +138,10 @@ def test_a_session_is_held_until_the_checks_pass(shell: Any, project: Path, monk
     ]
     (project / "calc.py").write_text("a + b\n")
     assert stops("a") is None
+    shown = shell("show", "stop-b", "--db", str(tmp_path / "data" / "stops.sqlite")).out
+    assert "it ended with 1" in shown
+    drafts = shell("show", "stop-a", "--db", str(tmp_path / "data" / "stops.sqlite"), "--json").json["drafts"]
+    assert [one["accepted"] for one in drafts] == [False, True]
 
 
 async def test_any_agent_can_ask_what_fails(project: Path) -> None:

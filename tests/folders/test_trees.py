@@ -127,6 +127,18 @@ def test_a_folder_that_has_changed_is_not_overwritten(folder: Path, store: Trees
         store.apply(base, tree, folder)
 
 
+def test_trees_that_nobody_wants_are_removed(folder: Path, store: Trees) -> None:
+    """What a wanted tree shares stays, and so does what was written just now."""
+    first = store.snapshot(folder).tree
+    (folder / "new.txt").write_text("new")
+    second = store.snapshot(folder).tree
+    assert store.prune([first]) == 0
+    assert store.prune([first], age_s=-60) == 2
+    assert {path for path, _, _ in store.entries(first)} >= {"dos.txt", "empty"}
+    with pytest.raises(FolderError, match="has no tree"):
+        list(Trees(store.path).entries(second))
+
+
 def test_what_is_no_folder_or_too_large_is_refused(
     folder: Path, store: Trees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
