@@ -150,8 +150,7 @@ def goal(
         told: dict[str, Any] = {"thread_id": thread_id, "recipe": recipe, "screen": screen, "db": db}
         values, question = run_asking(graph, start, **told)
         with suppress(ValueError):  # a thread that can't be read: all trees stay
-            if trees is None:
-                _prune(saver, kept)
+            _prune(saver, kept, named=trees is not None)
         if judges and values.get("answer"):
             said = {"hidden": [_hidden(judge, values) for judge in judges]}
             graph.update_state({"configurable": {"thread_id": thread_id}}, said)
@@ -166,14 +165,14 @@ def _store_beside(db: str) -> Path:
     return Path("redraft.trees" if "://" in db or db == "memory" else f"{db}.trees").expanduser().absolute()
 
 
-def _prune(saver: Any, kept: Path) -> None:
+def _prune(saver: Any, kept: Path, *, named: bool) -> None:
     """Remove the trees of threads that are gone, once a day; a store that the user named may be of other databases."""
     from ..faces.sessions import every_row
     from .drafts import read_draft
     from .trees import Trees
 
     marker = kept / "pruned"
-    if marker.exists() and time() - marker.stat().st_mtime < DAY:
+    if named or (marker.exists() and time() - marker.stat().st_mtime < DAY):
         return
     wanted: set[str] = set()
     for row in every_row(saver.runs):
