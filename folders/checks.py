@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..state.critique import Critique
 from .boxed import Box, Finished
-from .drafts import read_draft
+from .drafts import draft_text, read_draft
 from .trees import Trees, fenced, matches, shortened
 
 __all__ = ["Check", "TreeVerifier", "command", "counted", "failures", "startup_files"]
@@ -116,6 +116,8 @@ class TreeVerifier:
     def __call__(self, task: str, draft: str, state: Mapping[str, Any]) -> Critique:
         """Run it, and say what it found; the draft passes if it does, each time."""
         made, base = read_draft(draft), state["base_tree"]
+        if not draft.startswith(draft_text(self.trees, base, made.tree, made.notes).rstrip()):
+            return Critique(f"The text was edited, and is not what the tree {made.tree} holds: {EDITED}", False, 0.0)
         runs: list[Judged] = []
         while len(runs) < self.check.confirm and all(run.passed for run in runs):
             runs.append(self._run(made.tree))
@@ -171,6 +173,9 @@ class TreeVerifier:
         with self.trees.copy(tree) as folder:
             done = replace(self.box, timeout_s=self.check.timeout_s).run(self.check.command, folder)
             return Judged(done, _reported(folder, self.check.report) or counted(done.output))
+
+
+EDITED = "files are changed in a copy (`redraft checkout`), and not in the text of a draft."
 
 
 def failures(folder: Path, commands: Sequence[str], *, plain: bool = False) -> str:

@@ -12,7 +12,16 @@ import pytest
 from deepagents import create_deep_agent
 from deepagents.backends import FilesystemBackend
 from redraft import Thread, open_checkpointer
-from redraft.folders import AgentInFolder, CommandWriter, Trees, boxed, build_folder_graph, command, read_draft
+from redraft.folders import (
+    AgentInFolder,
+    CommandWriter,
+    Trees,
+    boxed,
+    build_folder_graph,
+    command,
+    hidden_verifiers,
+    read_draft,
+)
 from redraft.folders.boxed import Box, refusal
 from redraft.folders.checks import counted
 from redraft.folders.edits import apply_edits, read_edits
@@ -148,6 +157,16 @@ def test_a_check_that_wavers_does_not_accept(folder: Path) -> None:
     check = command(f"echo >> {runs}; test $(wc -l < {runs}) -le 2")
     output = graph_of(folder, works(writes(RIGHT)), checks=[check], limits={"max_rounds": 0}).invoke({"task": "Do it."})
     assert "it wavers" in critiques(output)[0]["text"]
+
+
+def test_a_draft_whose_text_was_edited_is_not_taken_for_its_files(folder: Path) -> None:
+    """Who edits the diff in place of the files is told so: nothing else than what the tree holds is accepted."""
+    output = graph_of(folder, works(writes(RIGHT))).invoke({"task": "Do it."})
+    judge = hidden_verifiers([GREP], root=folder, trees=folder.parent / "trees", plain=True)[0]
+    base = {"base_tree": output["base_tree"]}
+    assert judge("", output["answer"], base).accepted
+    said = judge("", output["answer"].replace("a + b", "b + a"), base)
+    assert (said.accepted, "not in the text of a draft" in said.text) == (False, True)
 
 
 def test_a_fork_goes_on_from_the_files_of_its_round(folder: Path) -> None:
