@@ -19,7 +19,7 @@ from pathlib import Path
 from time import time
 from typing import Any, NamedTuple, cast
 
-__all__ = ["Change", "FolderError", "Snapshot", "Trees", "fenced", "is_secret", "matches", "shortened"]
+__all__ = ["Change", "FolderError", "Snapshot", "Trees", "fenced", "is_secret", "matches", "shortened", "unlock"]
 
 FOLDER, FILE, PROGRAM, LINK = 0o040000, 0o100644, 0o100755, 0o120000
 MOST_BYTES = 256 << 20
@@ -143,7 +143,7 @@ class Trees:
             try:
                 yield folder
             finally:
-                _unlocked(folder)
+                unlock(folder)
 
     def write(self, tree: str, folder: Path) -> None:
         """Write a tree out.
@@ -277,7 +277,12 @@ class _Reading:
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = prefix + entry.name
-                if (item := self._item(entry, path)) is not None:
+                try:
+                    item = self._item(entry, path)
+                except OSError:  # it may not be read, or is gone by now
+                    self.left_out.append(os.fsdecode(path))
+                    continue
+                if item is not None:
                     tree.add(entry.name, *item)
         self.objects.add_object(tree)
         return bytes(tree.id)
@@ -366,10 +371,11 @@ def _remove(folder: Path, path: str) -> None:
         place.unlink(missing_ok=True)
 
 
-def _unlocked(folder: Path) -> None:
-    """Let a copy be removed whose folders were made unwritable."""
-    for directory, names, _ in os.walk(folder):
-        for name in names:
+def unlock(folder: Path) -> None:
+    """Let all in a copy be read and removed, whatever modes were set there."""
+    folder.chmod(0o700)
+    for directory, names, files in os.walk(folder):
+        for name in (*names, *files):
             place = Path(directory) / name
             if not place.is_symlink():
-                place.chmod(0o700)
+                place.chmod(place.stat().st_mode | (0o700 if name in names else 0o400))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..state.summary import attempts
 from .boxed import Box, words_of
 from .drafts import draft_text, read_draft
 from .edits import FORMAT, apply_edits
-from .trees import Trees, is_secret, matches, shortened
+from .trees import Trees, is_secret, matches, shortened, unlock
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -79,6 +80,7 @@ class FolderWriter(DualCallable[[Mapping[str, Any]], AIMessage]):
 
     def _stored(self, folder: Path, tree: str, base: str) -> tuple[str, list[str]]:
         """Return the tree of a copy, where protected files are as they were, and what the worker is to know."""
+        unlock(folder)
         snapshot = self.trees.snapshot(folder, base=tree)
         notes = [f"{path} is named like a secret, and was left out" for path in snapshot.left_out if is_secret(path)]
         if put_back := self.trees.put_back(snapshot.tree, base, self.protect, folder):
@@ -184,6 +186,11 @@ class CommandWriter:
 
     command: str
     box: Box = field(default_factory=lambda: Box(network=True, timeout_s=1800, writable=STATE_OF_AGENTS))
+
+    def __post_init__(self) -> None:
+        program = words_of(self.command, "")[0]
+        if "/" not in program and shutil.which(program) is None:
+            raise ValueError(f"there is no program {program!r}, which was to work in the folder")
 
     def __call__(self, instruction: str, folder: Path) -> Any:
         """Run it; what it prints as JSON of its tokens is counted, and an error is a note."""

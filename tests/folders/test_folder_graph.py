@@ -358,7 +358,9 @@ def test_what_makes_no_sense_is_refused_at_build(folder: Path) -> None:
         command(" ")
     with pytest.raises(TypeError, match="a writer is a chat model"):
         graph_of(folder, 7)
-    assert CommandWriter("claude -p").box.network
+    with pytest.raises(ValueError, match="there is no program 'no-such-agent'"):
+        graph_of(folder, "no-such-agent -p {prompt}")
+    assert CommandWriter("true -p").box.network
 
 
 async def test_a_run_that_is_cancelled_ends_its_command(folder: Path) -> None:

@@ -127,6 +127,19 @@ def test_a_folder_that_has_changed_is_not_overwritten(folder: Path, store: Trees
         store.apply(base, tree, folder)
 
 
+def test_a_copy_is_read_and_removed_whatever_modes_were_set_in_it(folder: Path, store: Trees) -> None:
+    """A writer that locks files away loses nothing and leaves nothing behind."""
+    base = store.snapshot(folder).tree
+    with store.copy(base) as copy:
+        (copy / "dos.txt").chmod(0)
+        (copy / "empty").chmod(0)
+        copy.chmod(0o500)
+        trees.unlock(copy)
+        assert store.snapshot(copy, base=base).tree == base
+        copy.chmod(0o500)
+    assert not copy.exists()
+
+
 def test_trees_that_nobody_wants_are_removed(folder: Path, store: Trees) -> None:
     """What a wanted tree shares stays, and so does what was written just now."""
     first = store.snapshot(folder).tree
