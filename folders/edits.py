@@ -28,9 +28,11 @@ the lines in their place
 >>>>>>> REPLACE"""
 
 PATH = re.compile(
-    r"^[#*\s]*(?:FILE|File|file)?:?\s*[`*]*([\w@+-]?[\w@+./-]*\.\w+|[\w./-]*(?:Makefile|Dockerfile))[`*]*:?\s*$"
+    r"^[#*\s]*(?:(?:FILE|File|file|Path|path):\s*[`*]*([^\s`*]+).*|[`*]*([\w@+./-]*\.\w+|[\w./-]*(?:Makefile|Dockerfile))[`*]*:?\s*)$"
 )
-FENCE = re.compile(r"^\s*(`{3,}|~{3,})\s*([\w+-]*)\s*$")
+FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
+TITLE = re.compile(r"[\w@+./-]*\.\w+")
+"""A path in the line that opens a fence: `python:src/a.py`, `title="a.py"`."""
 BLOCK = re.compile(r"<{5,} SEARCH\n(.*?)^={5,}\n(.*?)^>{5,} REPLACE", re.DOTALL | re.MULTILINE)
 
 
@@ -49,22 +51,35 @@ def read_edits(reply: str) -> list[Edit]:
     edits: list[Edit] = []
     path, lines, at = "", reply.splitlines(keepends=True), 0
     while at < len(lines):
-        line = lines[at]
-        if found := PATH.match(line):
-            path = found[1]
-        elif line.startswith("<<<<<"):
-            block = BLOCK.match("".join(lines[at:]))
-            if block:
-                edits.append(Edit(path, block[1], block[2]))
-                at += block[0].count("\n")
-        elif opening := FENCE.match(line):
+        if found := PATH.match(lines[at].rstrip("\n")):
+            path = found[1] or found[2]
+        elif block := BLOCK.match("".join(lines[at:])) if lines[at].startswith("<<<<<") else None:
+            edits.append(Edit(path, block[1], block[2]))
+            at += block[0].count("\n")
+        elif opening := FENCE.match(lines[at]):
             end = next((n for n in range(at + 1, len(lines)) if lines[n].strip() == opening[1]), len(lines))
             body = "".join(lines[at + 1 : end])
+            titles = TITLE.findall(opening[2])
+            path = titles[-1] if titles else path
             blocks = BLOCK.findall(body)
             edits += [Edit(path, search, text) for search, text in blocks] or [Edit(path, None, body)]
+            path = path if blocks else ""  # what follows a whole file without a path is another one, or a command
             at = end
         at += 1
     return edits
+
+
+def _named(edits: Sequence[Edit], shown: Collection[str]) -> list[Edit]:
+    """Return the edits with their paths: one without may name it in its first line, or be of the only file there is."""
+    named = []
+    for edit in edits:
+        first = edit.text.partition("\n")[0].strip("#/*-<!> \t")
+        named.append(edit if edit.path or first not in shown else edit._replace(path=first))
+    if any(edit.path for edit in named):
+        return [edit for edit in named if edit.path]  # the others are commands to type, and output
+    only = next(iter(shown)) if len(shown) == 1 else ""
+    longest = sorted(named, key=lambda edit: len(edit.text))[-1:]
+    return [edit._replace(path=only) for edit in longest]
 
 
 def apply_edits(reply: str, folder: Path, shown: Collection[str], protect: Sequence[str] = ()) -> list[str]:
@@ -76,25 +91,27 @@ def apply_edits(reply: str, folder: Path, shown: Collection[str], protect: Seque
         shown: The files that the model was shown and may change; where it is one, an edit without a path is of that.
         protect: Patterns of files that it may not change.
     """
-    edits = read_edits(reply)
+    edits = _named(read_edits(reply), shown)
     notes = [] if edits else ["no file was in your answer: write each as FILE: path, and its content in a fence"]
-    only = next(iter(shown)) if len(shown) == 1 else ""
     for edit in edits:
-        path = edit.path or only
-        if why := _refused(path, folder, protect):
+        if why := _refused(edit.path, folder, protect):
             notes.append(why)
             continue
-        place = folder / path
-        if edit.search is None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(edit.text, encoding="utf-8", newline="")
+        place = folder / edit.path
+        try:
+            content = place.read_bytes().decode() if place.is_file() else ""
+        except UnicodeDecodeError:
+            notes.append(f"{edit.path} is no UTF-8 text, and was not changed")
             continue
-        content = place.read_text(encoding="utf-8") if place.is_file() else ""
-        if (changed := _replaced(content, edit.search, edit.text)) is None:
-            notes.append(f"the SEARCH of {path} is not in the file: copy it letter by letter, or write the file whole")
-        else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(changed, encoding="utf-8", newline="")
+        ends = "\r\n" if "\r\n" in content else "\n"
+        changed = edit.text if edit.search is None else _replaced(content.replace("\r\n", "\n"), edit.search, edit.text)
+        if changed is None:
+            notes.append(
+                f"the SEARCH of {edit.path} is not in the file: copy it letter by letter, or write the file whole"
+            )
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(changed.replace("\r\n", "\n").replace("\n", ends).encode())
     return notes
 
 

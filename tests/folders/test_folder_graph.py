@@ -323,6 +323,10 @@ def test_a_report_says_how_many_tests_passed(folder: Path) -> None:
         ("```\nx = 2\n```", "x = 2\n", None),
         ("calc.py\n```\n<<<<<<< SEARCH\n  a   \n=======\n  b\n>>>>>>> REPLACE\n```", "  b\nc\n", None),
         ("FILE: calc.py\n<<<<<<< SEARCH\nnot there\n=======\nb\n>>>>>>> REPLACE", "  a\nc\n", "is not in the file"),
+        ("```python:calc.py\nx = 3\n```", "x = 3\n", None),
+        ("```py\n# calc.py\nx = 4\n```\nRun it:\n```sh\npytest\n```", "# calc.py\nx = 4\n", None),
+        ("FILE: calc.py\n```\nx = 5\n```\nThen:\n```sh\npytest -q\n```", "x = 5\n", None),
+        ("FILE: tests/test_a.py (not to be changed)\n```\nassert 1\n```", "  a\nc\n", "is protected"),
         ("I would change the sum.", "  a\nc\n", "no file was in your answer"),
         ("FILE: ../out.py\n```\nx\n```", "  a\nc\n", "is not part of the work"),
         ("FILE: /etc/out.py\n```\nx\n```", "  a\nc\n", "is not part of the work"),
@@ -338,6 +342,15 @@ def test_edits_of_a_reply_are_made_or_said(tmp_path: Path, reply: str, expected:
     notes = apply_edits(reply, tmp_path, ["calc.py"], ["tests/**"])
     assert (tmp_path / "calc.py").read_text() == expected
     assert note in notes[0] if note else not notes
+
+
+def test_line_ends_of_a_file_survive_an_edit(tmp_path: Path) -> None:
+    """Models write \\n; a file of Windows keeps its own."""
+    (tmp_path / "calc.py").write_bytes(b"a\r\nb\r\n")
+    apply_edits("FILE: calc.py\n<<<<<<< SEARCH\na\nb\n=======\nc\nd\n>>>>>>> REPLACE", tmp_path, ["calc.py"])
+    assert (tmp_path / "calc.py").read_bytes() == b"c\r\nd\r\n"
+    apply_edits("FILE: calc.py\n```\ne\n```", tmp_path, ["calc.py"])
+    assert (tmp_path / "calc.py").read_bytes() == b"e\r\n"
 
 
 def test_edits_of_several_files_are_told_apart() -> None:
