@@ -290,6 +290,7 @@ def test_a_command_that_does_not_end_or_writes_without_end_is_ended(
     assert "written more than 1 MB" in done.ended
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -316,6 +317,7 @@ def test_a_report_says_how_many_tests_passed(folder: Path) -> None:
     assert critiques(output)[0]["score"] == 0.75
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("reply", "expected", "note"),
     [
