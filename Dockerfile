@@ -17,6 +17,7 @@ COPY retrieval retrieval
 COPY sandbox sandbox
 COPY server server
 COPY travel travel
+COPY folders folders
 RUN /opt/redraft/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
        ".[a2a,encryption,mcp,otel,postgres,sandbox,serve,travel,writing]"
 

@@ -99,6 +99,9 @@ def test_no_thought_comes_into_a_record_or_another_prompt_of_any_preset(preset: 
         (tmp_path / "one.md").write_text("Lamps stand by the river. Boats pass the lamps at night.")
     given = {"critics": (), "verifiers": (), **WITH_ARGUMENTS.get(preset, {})}
     given |= {"folder": str(tmp_path)} if preset == "retrieval" else {}
+    if preset == "folder":
+        (tmp_path / "work").mkdir()
+        given |= {"root": tmp_path / "work", "trees": tmp_path / "trees", "checks": ("false",), "plain": True}
     model = thinking(in_role())
     with open_checkpointer("memory") as saver:
         graph = build_preset(preset, model, checkpointer=saver, **given)

@@ -53,7 +53,7 @@ def test_help_lists_a_command_of_another_package_without_importing_it(
 def test_every_example_is_of_a_command_that_exists() -> None:
     """What `--help` shows to copy names commands that there are."""
     names = {command.name for command in all_commands()}
-    called = [re.match(r"redraft (\w+)", line) for command in all_commands() for line in command.examples]
+    called = [re.match(r"redraft ([\w-]+)", line) for command in all_commands() for line in command.examples]
     assert {found[1] for found in called if found} <= names
     assert all(called)
 
