@@ -1,11 +1,10 @@
 """Measures repairs in folders: small programs with one bug each, in rounds, by fresh tries, without protected tests.
 
-    python benchmarks/folders.py --data quixbugs.jsonl --model gguf:qwen.gguf --out runs.jsonl
-    python benchmarks/folders.py --data quixbugs.jsonl --out runs.jsonl --report
+    python benchmarks/folders.py --projects projects.jsonl --model gguf:qwen.gguf --out runs.jsonl
+    python benchmarks/folders.py --projects projects.jsonl --out runs.jsonl --report
 
-Each row of `--data` has `name`, `buggy` (a program) and `cases` (`[arguments, result]`). Every second case is in the
-tests that the checks run; the others are hidden, and run on each draft afterwards. Runs that `--out` has are not run
-again.
+`benchmarks/one_bug.py` writes the projects. The hidden tests of each are run on every draft afterwards. Runs that
+`--out` has are not run again.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from one_bug import PYTEST, write
 from redraft import chat_model
 from redraft.evals.analysis.paired import paired, proportion
 from redraft.folders import FolderError, Trees, build_folder_graph, command, read_draft
@@ -30,26 +29,6 @@ from redraft.state.summary import attempts, current_run
 
 ROUNDS, FRESH = 4, 9
 METHODS = ("rounds", "fresh", "unprotected")
-PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
-TESTS = """import json, types
-from pathlib import Path
-import pytest
-from {name} import {name}
-
-CASES = json.loads(Path(__file__).with_name("{cases}").read_text())
-
-
-def plain(value):
-    if isinstance(value, types.GeneratorType | tuple | list | set):
-        return [plain(one) for one in value]
-    return value
-
-
-@pytest.mark.parametrize("given, result", CASES)
-def test_case(given, result):
-    wanted = pytest.approx(result, rel=1e-2) if isinstance(result, float) else result
-    assert plain({name}(*given)) == wanted
-"""
 
 
 class FreshWriter(FolderWriter):
@@ -64,23 +43,11 @@ class FreshWriter(FolderWriter):
         return AIMessage(draft_text(self.trees, base, made.tree, [tried, *notes]))
 
 
-def make_project(row: dict[str, Any], folder: Path) -> None:
-    """Write a program and its tests: every second case where the checks look, the others where nobody does."""
-    name = row["name"]
-    for place, cases in (("tests", row["cases"][::2]), ("held_back", row["cases"][1::2])):
-        at = folder / place if place == "tests" else folder.parent / place
-        at.mkdir(parents=True, exist_ok=True)
-        (at / f"test_{name}.py").write_text(TESTS.format(name=name, cases="cases.json"), encoding="utf-8")
-        (at / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-    (folder / f"{name}.py").write_text(row["buggy"], encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n", encoding="utf-8")
-
-
 async def run(row: dict[str, Any], method: str, model: Any) -> dict[str, Any]:
     """Repair a program once, and return what came of it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, trees = Path(scratch) / "project", Path(scratch) / "trees"
-        make_project(row, folder)
+        write(row, folder)
         protect = () if method == "unprotected" else ("tests/**", "pytest.ini")
         check = command(PYTEST, timeout_s=20)
         graph_options: dict[str, Any] = {"root": folder, "trees": trees, "checks": [check], "protect": protect}
@@ -92,14 +59,14 @@ async def run(row: dict[str, Any], method: str, model: Any) -> dict[str, Any]:
             worker, **graph_options, limits={"max_rounds": FRESH if method == "fresh" else ROUNDS}
         )
         before = Trees(trees).snapshot(folder).tree
-        task = f"A test of {row['name']}.py fails: the program has a bug. Repair {row['name']}.py."
+        task = f"A test of {row['target']} fails: the program has a bug. Repair {row['target']}."
         output = await graph.ainvoke({"task": task})
         drafts, spent = [], 0
         for event in current_run(output["events"]):
             spent += event.get("usage", {}).get("total_tokens", 0)
             if event["kind"] in ("draft", "revision") and not event.get("rejected"):
                 drafts.append(
-                    {"tokens": spent, "accepted": False, "hidden": hidden(Trees(trees), event["text"], scratch)}
+                    {"tokens": spent, "accepted": False, "hidden": passes_hidden(Trees(trees), event["text"], row)}
                 )
             if event["kind"] == "critique" and drafts:
                 drafts[-1]["accepted"] = bool(event["accepted"])
@@ -108,19 +75,19 @@ async def run(row: dict[str, Any], method: str, model: Any) -> dict[str, Any]:
         return {"name": row["name"], "method": method, **said, "tokens": spent, "drafts": drafts}
 
 
-def hidden(trees: Trees, draft: str, scratch: str) -> bool:
+def passes_hidden(trees: Trees, draft: str, project: dict[str, Any]) -> bool:
     """Return whether a draft passes the tests that were held back, which are laid beside its files."""
     with trees.copy(read_draft(draft).tree) as folder:
-        for place in (Path(scratch) / "held_back").iterdir():
-            (folder / "held_back").mkdir(exist_ok=True)
-            (folder / "held_back" / place.name).write_bytes(place.read_bytes())
+        for path, text in project["hidden"].items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
         done = Box(timeout_s=20).run(f"{PYTEST} -c /dev/null --rootdir . -o pythonpath=. held_back", folder)
     return done.code == 0 and not done.ended
 
 
 async def main(args: argparse.Namespace) -> None:
     """Run what is missing."""
-    rows = [json.loads(line) for line in args.data.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in args.projects.read_text(encoding="utf-8").splitlines()]
     done = {(one["name"], one["method"]) for one in read(args.out)}
     model = chat_model(args.model, temperature=args.temperature)
     gate = asyncio.Semaphore(args.concurrency)
@@ -178,7 +145,7 @@ def report(records: list[dict[str, Any]]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="programs with a bug each, as JSONL")
+    parser.add_argument("--projects", type=Path, required=True, help="what one_bug.py wrote")
     parser.add_argument("--model", default="local", help="as in `redraft run --model`")
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--concurrency", type=int, default=2)
