@@ -9,7 +9,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .checks import Check, command
     from .drafts import read_draft
-    from .graph import build_folder_graph, hidden_verifiers
+    from .graph import build_folder_graph
     from .trees import Change, FolderError, Snapshot, Trees
     from .writers import AgentInFolder, CommandWriter
 else:
@@ -18,7 +18,7 @@ else:
         {
             "redraft.folders.checks": ["Check", "command"],
             "redraft.folders.drafts": ["read_draft"],
-            "redraft.folders.graph": ["build_folder_graph", "hidden_verifiers"],
+            "redraft.folders.graph": ["build_folder_graph"],
             "redraft.folders.trees": ["Change", "FolderError", "Snapshot", "Trees"],
             "redraft.folders.writers": ["AgentInFolder", "CommandWriter"],
         },
@@ -34,6 +34,5 @@ __all__ = [
     "Trees",
     "build_folder_graph",
     "command",
-    "hidden_verifiers",
     "read_draft",
 ]

@@ -107,14 +107,12 @@ def goal(
     from ..faces.cli.running import finish, run_asking
     from ..faces.run_config import RunConfig
     from .boxed import require_box
-    from .graph import hidden_verifiers
 
     thread_id = checked_thread_id(thread) if thread is not None else f"goal-{secrets.token_hex(4)}"
     program = by if by and " " in by.strip() else None
     spec, note = ("local", None) if program else model_or_default(by or model)
     place = root.expanduser().resolve()
     kept = (trees or _store_beside(db)).expanduser().absolute()
-    options: dict[str, Any] = {"root": str(place), "trees": str(kept), "plain": plain}
     recipe = RunConfig.given(
         preset="folder",
         model=spec,
@@ -126,7 +124,10 @@ def goal(
         protect=tuple(protect or ()),
         by=program,
         files=tuple(files or ()),
-        **options,
+        hidden=tuple(hidden or ()),
+        root=str(place),
+        trees=str(kept),
+        plain=plain,
     )
     limits = given_limits(
         max_rounds=max_rounds, max_tokens=token_budget, max_seconds=time_budget, max_cost_usd=cost_budget
@@ -139,7 +140,6 @@ def goal(
     with bad_input():
         require_box(plain=plain)
         graph = recipe.build(None)
-        judges = hidden_verifiers(hidden or (), **options)
     with opened(db, create=True) as saver:
         if saver.runs.get(thread_id) is not None:
             raise BadInputError(
@@ -151,10 +151,6 @@ def goal(
         values, question = run_asking(graph, start, **told)
         with suppress(ValueError):  # a thread that can't be read: all trees stay
             _prune(saver, kept, named=trees is not None)
-        if judges and values.get("answer"):
-            said = {"hidden": [_hidden(judge, values) for judge in judges]}
-            graph.update_state({"configurable": {"thread_id": thread_id}}, said)
-            values = {**values, **said}
         if not as_json:
             _show_end(screen, values, thread_id=thread_id, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
@@ -185,19 +181,9 @@ def _prune(saver: Any, kept: Path, *, named: bool) -> None:
     marker.touch()
 
 
-def _hidden(judge: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a hidden check says of the answer."""
-    critique = judge("", values["answer"], values)
-    return {"check": judge.name, "accepted": critique.accepted, "score": critique.score, "text": critique.text}
-
-
 def _show_end(screen: Screen, values: Mapping[str, Any], *, thread_id: str, db: str) -> None:
     if left_out := values.get("left_out"):
         screen.line((f"not in the copies: {', '.join(left_out[:8])}{' …' if len(left_out) > 8 else ''}", "dim"))
-    for one in values.get("hidden", ()):
-        accepted = "accepted" if values.get("stop_reason") == "accepted" else "not accepted"
-        says = "passed" if one["accepted"] else "failed"
-        screen.line(("hidden ", "bold"), f"{accepted} by the checks that it could see, {says} {one['check']!r}")
     if values.get("answer"):
         screen.line(("to your folder ", "bold"), command("apply", thread_id, db=db))
 

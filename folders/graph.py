@@ -10,14 +10,19 @@ from langchain_core.language_models import BaseChatModel
 
 from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
 from ..nodes.critics.critics import verifier_critic
-from ..state.summary import attempts
+from ..state.stopping import StopReason, decide
+from ..state.summary import attempts, summary_of
 from .boxed import Box
 from .checks import Check, TreeVerifier, command
 from .drafts import draft_text
 from .trees import Trees
 from .writers import CommandWriter, FolderWriter, ModelWriter, Worker
 
-__all__ = ["build_folder_graph", "build_watch_graph", "hidden_verifiers"]
+__all__ = ["build_folder_graph", "build_watch_graph"]
+
+
+STEPS = 4
+"""Nodes of another round: refine, feedback, human, check."""
 
 
 class FolderState(TypedDict, total=False):
@@ -42,6 +47,7 @@ def build_folder_graph(
     protect: Sequence[str] = (),
     critics: Sequence[Any] = (),
     files: Sequence[str] = (),
+    hidden: Sequence[Check | str] = (),
     plain: bool = False,
     **options: Any,
 ) -> RefineGraph:
@@ -60,6 +66,9 @@ def build_folder_graph(
         protect: Patterns of files that are put back as they were after each round: `tests/**`.
         critics: Who else judges a draft: a person, or a model that reads the diff.
         files: Patterns of the files that a chat model is shown; default: those that a failure names, and what fits.
+        hidden: Commands that are run when a run ends, on its answer alone. They decide nothing, no writer is told of
+            them, and what they say is in the state's `hidden`: `[{"check", "accepted", "score", "text"}]`. A run that
+            ended as `failed` is not put to them.
         plain: Run commands without a sandbox.
         options: Everything else that `build_refine_graph` takes: `limits`, `checkpointer`, `keep`.
 
@@ -82,6 +91,7 @@ def build_folder_graph(
     keep = options.get("keep", "best")
     inside = FolderWriter(_worker(writer, files, protect, plain=plain), store, protect=protect, keep=keep)
     judges = [_critic(one, store, place, plain=plain) for one in checks]
+    oracles = [_critic(one, store, place, plain=plain, oracle=True) for one in hidden]
 
     def read(state: Mapping[str, Any]) -> dict[str, Any]:
         """Read the user's folder, and run the checks on it, once a task."""
@@ -93,7 +103,24 @@ def build_folder_graph(
             "found": "\n\n".join(text for text in failures if text),
         }
 
+    def ended(state: Mapping[str, Any]) -> StopReason | dict[str, Any] | None:
+        """Stop as ever, and then run the hidden checks on the answer."""
+        reason = decide(state["events"], state["limits"], out_of_steps=state.get("remaining_steps", STEPS + 1) <= STEPS)
+        best = summary_of(state["events"]).kept(keep)
+        if reason is None or best is None:
+            return reason
+        said = [(one.name, one.verifier(state["task"], best.text, state)) for one in oracles]
+        return {
+            "stop_reason": reason,
+            "hidden": [
+                {"check": name, "accepted": made.accepted, "score": made.score, "text": made.text}
+                for name, made in said
+            ],
+        }
+
     wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *critics], "prepare": read}
+    if oracles:
+        wiring["check"] = ended
     return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})
 
 
@@ -124,14 +151,6 @@ def build_watch_graph(
     looking = {"generate": session, "refine": session, "prepare": read, "keep": "last"}
     worker: Any = session  # not asked: what is there is the draft
     return build_folder_graph(worker, root=place, trees=trees, checks=once, plain=plain, **{**looking, **options})
-
-
-def hidden_verifiers(
-    checks: Sequence[Check | str], *, root: str | Path, trees: str | Path, plain: bool = False
-) -> list[TreeVerifier]:
-    """Return checks that are run at the end, on the answer alone: no writer is told of them."""
-    judges = [_critic(one, Trees(trees), Path(root), plain=plain, oracle=True) for one in checks]
-    return [judge.verifier for judge in judges]
 
 
 def _critic(check: Check | str, trees: Trees, root: Path, *, plain: bool, oracle: bool = False) -> Any:

@@ -37,6 +37,7 @@ PRESET = Preset(
         Option("by", str, default="", reaches="run the program {}"),
         Option("protect", tuple[str, ...], default=()),
         Option("files", tuple[str, ...], default=()),
+        Option("hidden", tuple[str, ...], default=(), reaches="run {} in a copy of the folder"),
         Option("plain", bool, default=False, reaches="run its commands without a sandbox"),
         HUMAN,
     ),

@@ -325,6 +325,10 @@ def show_outcome(
         facts += [tokens_of(usage), money(usage["cost_usd"]), seconds(usage["seconds"])]
     screen.line((" · ".join(facts), "dim"))
     show_requirements(screen, values.get("requirements") or ())
+    for one in values.get("hidden") or ():  # checks that no writer was told of
+        accepted = "accepted" if reason == "accepted" else "not accepted"
+        says = "passed" if one["accepted"] else "failed"
+        screen.line(("hidden ", "bold"), f"{accepted} by the checks that it could see, {says} {one['check']!r}")
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
 

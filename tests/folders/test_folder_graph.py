@@ -19,11 +19,10 @@ from redraft.folders import (
     boxed,
     build_folder_graph,
     command,
-    hidden_verifiers,
     read_draft,
 )
 from redraft.folders.boxed import Box, refusal
-from redraft.folders.checks import counted
+from redraft.folders.checks import TreeVerifier, counted
 from redraft.folders.edits import apply_edits, read_edits
 from redraft.models import ScriptedModel
 from redraft.state.summary import attempts
@@ -162,7 +161,7 @@ def test_a_check_that_wavers_does_not_accept(folder: Path) -> None:
 def test_a_draft_whose_text_was_edited_is_not_taken_for_its_files(folder: Path) -> None:
     """Who edits the diff in place of the files is told so: nothing else than what the tree holds is accepted."""
     output = graph_of(folder, works(writes(RIGHT))).invoke({"task": "Do it."})
-    judge = hidden_verifiers([GREP], root=folder, trees=folder.parent / "trees", plain=True)[0]
+    judge = TreeVerifier(command(GREP), Trees(folder.parent / "trees"), Box(True))
     base = {"base_tree": output["base_tree"]}
     assert judge("", output["answer"], base).accepted
     said = judge("", output["answer"].replace("a + b", "b + a"), base)

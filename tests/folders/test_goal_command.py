@@ -68,14 +68,21 @@ def test_a_goal_is_worked_on_in_copies_and_applied(
 
 
 def test_what_the_checks_did_not_accept_is_not_applied_by_the_way(shell: Any, scripted: Any, project: Path) -> None:
-    """A run that stopped at its limit ends with 3, and its best files are written where the user says so."""
+    """A run that stopped at its limit ends with 3, and its best files are written where the user says so.
+
+    Who goes on with it gets the hidden checks again, on the new answer.
+    """
     given = ("--dir", str(project), "--check", GREP, "--plain", "--thread", "one")
-    done = shell("goal", "Add.", *given, "--model", scripted(REPLIES[0]), "--max-rounds", "0")
+    hidden = ("--hidden", "grep -q '+' calc.py")
+    done = shell("goal", "Add.", *given, *hidden, "--model", scripted(*REPLIES), "--max-rounds", "0")
     assert done.code == 3
+    assert 'not accepted by the checks that it could see, failed "grep' in done.out
     refused = shell("apply", "one", "--yes")
     assert "--unaccepted writes it all the same" in refused.err
     assert shell("apply", "one", "--yes", "--unaccepted").code == 0
     assert (project / "calc.py").read_text() == "a * b\n"
+    resumed = shell("resume", "one", "--max-rounds", "1")
+    assert (resumed.code, 'it could see, passed "grep' in resumed.out) == (0, True), resumed.err
 
 
 def test_trees_go_with_their_threads(
