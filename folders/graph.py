@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
 
 from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
 from ..nodes.critics.critics import verifier_critic
+from ..nodes.human import HumanCritic
 from ..state.stopping import StopReason, decide
 from ..state.summary import attempts, summary_of
 from .boxed import Box
-from .checks import Check, TreeVerifier, command
+from .checks import EDITED, Check, TreeVerifier, command
 from .drafts import draft_text
-from .trees import Trees
+from .trees import FolderError, Trees
 from .writers import CommandWriter, FolderWriter, ModelWriter, Worker
+
+if TYPE_CHECKING:
+    from ..state.critique import Critique
+    from ..state.events import Event
 
 __all__ = ["build_folder_graph", "build_watch_graph"]
 
@@ -36,6 +42,42 @@ class FolderState(TypedDict, total=False):
     """What failed in it: the first draft is told."""
     hidden: list[dict[str, Any]]
     """What the hidden checks said of the answer, once the run had ended."""
+
+
+HOW_TO_EDIT = f"{EDITED.capitalize()} Write it out, change the files there, and give the draft as `folder PATH`."
+
+
+@dataclass(frozen=True)
+class EditedFolder:
+    """The type of a draft that a person writes: it names a folder, in which the files are as they are to be."""
+
+    trees: Trees
+    base: str
+
+    def text(self, edited: Any) -> str:
+        """Return the draft of the folder that an edit names."""
+        word, _, place = str(edited).strip().partition(" ")
+        if word != "folder" or not place or "\n" in place:
+            raise ValueError(HOW_TO_EDIT)
+        folder = Path(place.strip()).expanduser()
+        if not folder.is_absolute():
+            raise ValueError(f"name the folder from the root on, not {place.strip()!r}. {HOW_TO_EDIT}")
+        return draft_text(self.trees, self.base, self.trees.snapshot(folder, base=self.base).tree)
+
+
+@dataclass(frozen=True)
+class FolderPerson(HumanCritic):
+    """A person who is asked about a folder, and edits files, not the text that shows them."""
+
+    trees: Trees | None = None
+
+    def __call__(
+        self, task: str, draft: str, history: Sequence[Event], /, *, state: Mapping[str, Any] | None = None
+    ) -> Critique:
+        if self.trees is None or state is None:
+            raise FolderError("nobody said where the trees are")
+        edits: Any = EditedFolder(self.trees, state["base_tree"])
+        return HumanCritic(self.name, edits)(task, draft, history)
 
 
 def build_folder_graph(
@@ -64,7 +106,8 @@ def build_folder_graph(
         checks: Commands that all must pass, cheapest first; a text is `command(text)`. They run in a sandbox without a
             network, where only the copy is writable.
         protect: Patterns of files that are put back as they were after each round: `tests/**`.
-        critics: Who else judges a draft: a person, or a model that reads the diff.
+        critics: Who else judges a draft: a person, or a model that reads the diff. A person who edits a draft replies
+            with `folder PATH`, the whole path of a folder with the files as they are to be.
         files: Patterns of the files that a chat model is shown; default: those that a failure names, and what fits.
         hidden: Commands that are run when a run ends, on its answer alone. They decide nothing, no writer is told of
             them, and what they say is in the state's `hidden`: `[{"check", "accepted", "score", "text"}]`. A run that
@@ -118,7 +161,8 @@ def build_folder_graph(
             ],
         }
 
-    wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *critics], "prepare": read}
+    others = [FolderPerson(one.name, trees=store) if isinstance(one, HumanCritic) else one for one in critics]
+    wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *others], "prepare": read}
     if oracles:
         wiring["check"] = ended
     return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})

@@ -289,6 +289,14 @@ BESIDES = ("self_critique", "hidden")
 """What some commands find out beside the result."""
 
 
+def _show_hidden(screen: Screen, values: Mapping[str, Any]) -> None:
+    """Print what the checks said that no writer was told of."""
+    accepted = "accepted" if values.get("stop_reason") == "accepted" else "not accepted"
+    for one in values["hidden"]:
+        says = "passed" if one["accepted"] else "failed"
+        screen.line(("hidden ", "bold"), f"{accepted} by the checks that it could see, {says} {one['check']!r}")
+
+
 def outcome_data(values: Mapping[str, Any], *, thread_id: str) -> dict[str, Any]:
     """Return the result of a run as JSON holds it."""
     from ...state.typed_answer import structured_response
@@ -325,10 +333,8 @@ def show_outcome(
         facts += [tokens_of(usage), money(usage["cost_usd"]), seconds(usage["seconds"])]
     screen.line((" · ".join(facts), "dim"))
     show_requirements(screen, values.get("requirements") or ())
-    for one in values.get("hidden") or ():  # checks that no writer was told of
-        accepted = "accepted" if reason == "accepted" else "not accepted"
-        says = "passed" if one["accepted"] else "failed"
-        screen.line(("hidden ", "bold"), f"{accepted} by the checks that it could see, {says} {one['check']!r}")
+    if "hidden" in values:
+        _show_hidden(screen, values)
     if db != "memory":
         screen.line(("thread ", "dim"), thread_id, (f" · {command('history', thread_id, db=db)}", "dim"))
 

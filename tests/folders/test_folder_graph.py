@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deepagents import create_deep_agent
 from deepagents.backends import FilesystemBackend
-from redraft import Thread, open_checkpointer
+from redraft import Thread, human_critic, open_checkpointer
 from redraft.folders import (
     AgentInFolder,
     CommandWriter,
@@ -158,14 +158,27 @@ def test_a_check_that_wavers_does_not_accept(folder: Path) -> None:
     assert "it wavers" in critiques(output)[0]["text"]
 
 
-def test_a_draft_whose_text_was_edited_is_not_taken_for_its_files(folder: Path) -> None:
-    """Who edits the diff in place of the files is told so: nothing else than what the tree holds is accepted."""
-    output = graph_of(folder, works(writes(RIGHT))).invoke({"task": "Do it."})
-    judge = TreeVerifier(command(GREP), Trees(folder.parent / "trees"), Box(True))
-    base = {"base_tree": output["base_tree"]}
-    assert judge("", output["answer"], base).accepted
-    said = judge("", output["answer"].replace("a + b", "b + a"), base)
-    assert (said.accepted, "not in the text of a draft" in said.text) == (False, True)
+def test_a_person_edits_files_and_not_the_text_that_shows_them(folder: Path, tmp_path: Path) -> None:
+    """Who edits the diff is told what to do, and asked again; a folder that is named is read, judged and accepted."""
+    own = tmp_path / "own"
+    with open_checkpointer("memory") as saver:
+        graph = graph_of(folder, works(writes(RIGHT)), critics=[human_critic()], checkpointer=saver)
+        waiting = graph.invoke({"task": "Do it."}, {"configurable": {"thread_id": "one"}})
+        asked = waiting["__interrupt__"][0].value
+        judge = TreeVerifier(command(GREP), Trees(tmp_path / "trees"), Box(True))
+        edited = asked["draft"].replace("a + b", "b + a")
+        assert "not in the text of a draft" in judge("", edited, waiting).text
+        thread = Thread(graph, "one")
+        again = thread.answer(draft=edited)["__interrupt__"][0].value
+        assert "`folder PATH`" in again["error"]
+        judge.trees.write(waiting["base_tree"], own)
+        (own / "calc.py").write_text(RIGHT + "# mine\n")
+        done = thread.answer(draft=f"folder {own}")
+    assert (done["stop_reason"], done["accepted_by"]) == ("accepted", "human")
+    assert "+# mine" in done["answer"]
+    assert critiques(done)[-2]["evidence"]["code"] == 0
+    judge.trees.write(read_draft(done["answer"]).tree, tmp_path / "out")
+    assert (tmp_path / "out" / "calc.py").read_text() == RIGHT + "# mine\n"
 
 
 def test_a_fork_goes_on_from_the_files_of_its_round(folder: Path) -> None:
