@@ -47,7 +47,7 @@ def test_case(given, result):
     wanted = pytest.approx(result, rel=1e-2) if isinstance(result, float) else result
     assert plain({name}(*given)) == wanted
 """
-SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+SWAPS: dict[type[ast.AST], Any] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
     ast.And: ast.Or, ast.Or: ast.And,
@@ -77,34 +77,26 @@ def assertions(row: dict[str, Any]) -> list[str]:
 
 def mutants(source: str, name: str) -> Iterator[str]:
     """Yield a module with one operator, comparison or number changed, in an order that its name draws."""
-    places = [i for i, node in enumerate(ast.walk(ast.parse(source))) if type(node) in SWAPS or is_number(node)]
+    places = [i for i, node in enumerate(ast.walk(ast.parse(source))) if change(node)]
     random.Random(name).shuffle(places)
     for place in places:
         tree = ast.parse(source)
-        node = list(ast.walk(tree))[place]
-        if is_number(node):
-            node.value += 1  # type: ignore[attr-defined]
-        else:
-            swap(tree, node)
+        change([*ast.walk(tree)][place])
         yield ast.unparse(tree) + "\n"
 
 
-def is_number(node: ast.AST) -> bool:
-    """Return whether a node is a whole number that stands in the code."""
-    return isinstance(node, ast.Constant) and type(node.value) is int
-
-
-def swap(tree: ast.AST, operator: ast.AST) -> None:
-    """Put another operator in the place of one. `ast` shares one object among equal operators: the first is changed."""
-    other = SWAPS[type(operator)]()
-    for node in ast.walk(tree):
-        for field, value in ast.iter_fields(node):
-            if value is operator:
-                setattr(node, field, other)
-                return
-            if isinstance(value, list) and operator in value:
-                value[value.index(operator)] = other
-                return
+def change(node: ast.AST) -> bool:
+    """Change a number, or the operator of a node; return whether it has one that can be."""
+    match node:
+        case ast.Constant(value=int() as value) if type(value) is int:
+            node.value = value + 1
+        case ast.Compare(ops=[first, *_]) if type(first) in SWAPS:
+            node.ops[0] = SWAPS[type(first)]()
+        case ast.BinOp(op=operator) | ast.BoolOp(op=operator) if type(operator) in SWAPS:
+            node.op = SWAPS[type(operator)]()
+        case _:
+            return False
+    return True
 
 
 def from_functions(row: dict[str, Any], beside: dict[str, Any] | None) -> dict[str, Any] | None:
