@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -12,12 +12,11 @@ from langchain_core.language_models import BaseChatModel
 from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.human import HumanCritic
-from ..state.stopping import StopReason, decide
-from ..state.summary import attempts, summary_of
+from ..state.summary import attempts
 from .boxed import Box
 from .checks import EDITED, Check, TreeVerifier, command
 from .drafts import draft_text
-from .trees import FolderError, Trees
+from .trees import Trees
 from .writers import CommandWriter, FolderWriter, ModelWriter, Worker
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from ..state.events import Event
 
 __all__ = ["build_folder_graph", "build_watch_graph"]
-
-
-STEPS = 4
-"""Nodes of another round: refine, feedback, human, check."""
 
 
 class FolderState(TypedDict, total=False):
@@ -69,13 +64,11 @@ class EditedFolder:
 class FolderPerson(HumanCritic):
     """A person who is asked about a folder, and edits files, not the text that shows them."""
 
-    trees: Trees | None = None
+    trees: Trees = field(kw_only=True)
 
-    def __call__(
-        self, task: str, draft: str, history: Sequence[Event], /, *, state: Mapping[str, Any] | None = None
+    def __call__(  # type: ignore[override]  # it is given the state too
+        self, task: str, draft: str, history: Sequence[Event], /, *, state: Mapping[str, Any]
     ) -> Critique:
-        if self.trees is None or state is None:
-            raise FolderError("nobody said where the trees are")
         edits: Any = EditedFolder(self.trees, state["base_tree"])
         return HumanCritic(self.name, edits)(task, draft, history)
 
@@ -146,25 +139,20 @@ def build_folder_graph(
             "found": "\n\n".join(text for text in failures if text),
         }
 
-    def ended(state: Mapping[str, Any]) -> StopReason | dict[str, Any] | None:
-        """Stop as ever, and then run the hidden checks on the answer."""
-        reason = decide(state["events"], state["limits"], out_of_steps=state.get("remaining_steps", STEPS + 1) <= STEPS)
-        best = summary_of(state["events"]).kept(keep)
-        if reason is None or best is None:
-            return reason
-        said = [(one.name, one.verifier(state["task"], best.text, state)) for one in oracles]
+    def ended(state: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the hidden checks on the answer."""
+        said = [(one.name, one.verifier(state["task"], state["answer"], state)) for one in oracles]
         return {
-            "stop_reason": reason,
             "hidden": [
                 {"check": name, "accepted": made.accepted, "score": made.score, "text": made.text}
                 for name, made in said
-            ],
+            ]
         }
 
     others = [FolderPerson(one.name, trees=store) if isinstance(one, HumanCritic) else one for one in critics]
     wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *others], "prepare": read}
     if oracles:
-        wiring["check"] = ended
+        wiring["finish"] = ended
     return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})
 
 

@@ -175,6 +175,7 @@ def build_refine_graph(
     refine: Writer | Mapping[str, Writer | Prompts] | None = None,
     choose_refiner: ChooseRefiner | None = None,
     prepare: Any = None,
+    finish: Any = None,
     generate_prompt: Prompts | None = None,
     refine_prompt: Prompts | None = None,
     critic_prompt: Prompts | None = None,
@@ -219,6 +220,8 @@ def build_refine_graph(
         choose_refiner: Takes the state and returns the name of one of several refiners: a callable, async or not, or a
             Runnable. Default: the first whose name is that of a critic who did not accept the draft, else the first.
         prepare: Run on the fresh state before the first draft; returns a state update.
+        finish: Run when the run ends with an answer, which the state has as `answer`, unless it ends as `failed`;
+            returns a state update, and decides nothing.
         generate_prompt: Template over `task`, and `context` where passages were looked up. The verifiers' wishes are
             part of the task.
         refine_prompt: Template over these, `draft`, `feedback`, `history` and `round`, or several, one a round: all
@@ -334,7 +337,7 @@ def build_refine_graph(
         feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
-        check=check_step(check, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
+        check=check_step(check, finish=finish, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
         refine=refine_step(revise, keep=keep, first=again, answer=answer, prices=prices),
         one_a_round=checkpoints == "round",
     )

@@ -29,8 +29,11 @@ from ..state.typed_answer import ANSWER_SCHEMA, fitting
 from .runtime.step import Step, Steps, call, emit, extra_update, recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from langchain_core.runnables import RunnableConfig
 
+    from ..state.dual import Do
     from .writing.prompts import Keep
 
 __all__ = ["EXPLANATIONS", "check", "outcome_values"]
@@ -63,6 +66,7 @@ NO_OPINION = "No critic could tell anything about the draft, so it stands as it 
 def check(
     custom: Any = None,
     *,
+    finish: Any = None,
     keep: Keep = "best",
     steps_a_round: int = 3,
     explained: Mapping[StopReason | None, str] = EXPLANATIONS,
@@ -73,6 +77,8 @@ def check(
         custom: A Runnable or callable that takes the state and returns a stop reason or `None`, in place of the stop
             logic. Whatever it says, a failure, a spent budget and an exhausted recursion limit end the run, and if it
             raises, that is logged and the run ends as `failed`, with the best draft so far.
+        finish: Asked on the state with its `answer` when the run ends with one, unless as `failed`; returns a state
+            update. It decides nothing; if it raises, the run ends as `failed`, as where `custom` does.
         keep: Whether the answer is the best or the latest draft.
         steps_a_round: How many nodes another round takes: refine, feedback and check, and `human` where there is one.
         explained: Texts of the verdict by stop reason, where they are not the usual ones.
@@ -107,10 +113,15 @@ def check(
         best = summary.kept(summary.options.get("keep", keep))
         if reason == "accepted" and best is not None and best.unmet:  # a check of somebody's own
             reason = "undecided"
+        added = extra.pop("events", [])
+        if finish is not None:
+            reason, update, failed = yield from _finished(finish, reason, best, {**state, **extra}, config)
+            news += failed
+            added = [*added, *update.pop("events", [])]
+            extra |= update
         verdict = _verdict(state, summary, reason, latest, best, out_of_steps=out_of_steps)
         if not verdict["text"]:
             verdict["text"] = _explain(reason, explained, out_of_steps=out_of_steps)
-        added = extra.pop("events", [])
         for budget in verdict.get("warned", ()):
             emit(**warning(budget, verdict["round"]))
         sealed = recorded({**state, **extra}, *news, verdict)
@@ -122,6 +133,22 @@ def check(
         return {**extra, "events": [*added, *sealed["events"]], "head": sealed["head"], **changed}
 
     return Step("check", logic)
+
+
+def _finished(
+    finish: Any,
+    reason: StopReason | None,
+    answer: Attempt | None,
+    state: Mapping[str, Any],
+    config: RunnableConfig,
+) -> Generator[Do, Any, tuple[StopReason | None, dict[str, Any], list[dict[str, Any]]]]:
+    """Ask who finishes a run that ends with an answer; return the stop reason, the state update, and what failed."""
+    if answer is None or reason in (None, "failed"):
+        return reason, {}, []
+    outcome = yield from call(finish, {**state, "answer": answer.text}, config=config, prices=None)
+    if outcome.error is None:
+        return reason, extra_update(state, outcome.result, by="finish"), []
+    return "failed", {}, [failure("check", answer.round, outcome.error)]
 
 
 def _bounded(own: StopReason | None, state: Mapping[str, Any], *, out_of_steps: bool) -> StopReason | None:
