@@ -1,6 +1,7 @@
 """Breaks runs of `redraft goal` on purpose, and counts what was harmed: nothing outside a copy may change.
 
     python benchmarks/folder_faults.py --runs 200
+    python benchmarks/folder_faults.py --runs 10 --only bombs
 
 Each run has a project, a folder beside it that nobody may touch, and a writer that misbehaves in one way; some commands
 are killed (SIGKILL) in the middle and resumed. Afterwards the project must be as it was, the other folder too, no
@@ -40,18 +41,21 @@ WRITERS = {
     "patches python": f"{EXITS} > sitecustomize.py; {EXITS} > unittest.py",
     "makes all unwritable": f"{FIX}; chmod -R 000 tests; chmod 500 .",
     "odd names": f"mkdir -p 'a b/$(touch x)'; printf x > 'a b/\\n'; printf x > \"$(printf '\\377')\"; {FIX}",
+    "bombs": f"b() {{ b | b & }}; b; sleep 60; {FIX}",
+    "takes all memory": f"python3 -c 'x = []\nwhile True: x.append(b\"x\" * (64 << 20))'; {FIX}",
     "its own hooks": f"mkdir -p .git/hooks; echo 'touch $OUTSIDE/hook' > .git/hooks/post-checkout; {FIX}",
 }
 FAULTS = ("", "", "kill", "full disk")
 
 
-def main(runs: int, seed: int) -> int:
+def main(runs: int, seed: int, only: str, besides: str) -> int:
     """Run them, and print what was harmed; 1 where anything was."""
+    writers = [one for one in WRITERS if only in one and not (besides and besides in one)]
     chance = random.Random(seed)
     harmed: list[str] = []
     ends: Counter[str] = Counter()
     for number in range(runs):
-        writer = [*WRITERS][number % len(WRITERS)]
+        writer = writers[number % len(writers)]
         fault = chance.choice(FAULTS)
         protect = chance.random() < 0.5
         with tempfile.TemporaryDirectory(prefix="faults-", dir="/var/tmp") as scratch:
@@ -80,7 +84,7 @@ def one_run(scratch: Path, writer: str, fault: str, *, protect: bool, wait: floa
     )
     (outside / "kept").write_text("kept")
     script = outside / "writer.sh"
-    script.write_text(f"#!/bin/sh\n{WRITERS[writer]}\n")
+    script.write_text(f"#!/bin/bash\n{WRITERS[writer]}\n")
     script.chmod(0o755)
     disk = fault == "full disk" and mounted(place)
     before = state_of(project), state_of(outside)
@@ -164,5 +168,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="a part of the names of the writers to run")
+    parser.add_argument("--besides", default="", help="a part of the names of those to leave out")
     given = parser.parse_args()
-    sys.exit(main(given.runs, given.seed))
+    sys.exit(main(given.runs, given.seed, given.only, given.besides))

@@ -24,7 +24,12 @@ __all__ = ["Box", "Finished", "UnboxedError", "refusal", "require_box", "words_o
 INSIDE = "/tmp/work"  # noqa: S108  where the copy is seen to be, in a /tmp of its own
 MOST_SHOWN = 64 << 10
 MOST_WRITTEN = 1 << 30
-"""Bytes, of a file and of the whole copy."""
+"""Bytes, of a file, of the whole copy, and of each folder in memory that stands before one of the machine's."""
+MOST_PROCESSES = 1000
+ULIMITS = 'ulimit -c 0; ulimit -f %d; { ulimit -u %d || ulimit -p %d; } 2>/dev/null; exec "$@"'
+"""Shells differ in the letter for processes."""
+MOST_MEMORY = 0.75
+"""Of the machine's memory that was free when the command began."""
 
 
 class UnboxedError(ValueError):
@@ -72,7 +77,8 @@ class Box:
             require_box(plain=False)
             words = [*self._bubblewrap(folder), *words]
         # Set by a shell, since a function run between fork and exec may hang where there are threads.
-        words = ["/bin/sh", "-c", f'ulimit -c 0; ulimit -f {MOST_WRITTEN // 512}; exec "$@"', "sh", *words]
+        processes = _most_processes()
+        words = ["/bin/sh", "-c", ULIMITS % (MOST_WRITTEN // 512, processes, processes), "sh", *words]
         started: Any = {
             "cwd": folder,
             "stdin": subprocess.DEVNULL,
@@ -82,7 +88,7 @@ class Box:
         process = subprocess.Popen(  # noqa: S603  what the user asked for
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **started
         )
-        output = _Output(process)
+        output, memory = _Output(process), int(MOST_MEMORY * _free_memory())
         abandoned = ABANDONED.get()
         deadline, ended = monotonic() + self.timeout_s, ""
         try:
@@ -94,6 +100,8 @@ class Box:
                     ended = f"it was ended after {self.timeout_s:g} seconds"
                 elif _size(folder) > MOST_WRITTEN:
                     ended = f"it was ended, since it had written more than {MOST_WRITTEN >> 20} MB"
+                elif why := _greedy(process.pid, memory):
+                    ended = f"it was ended, since it had {why}"
         finally:
             _kill(process)  # also what it left running
             output.thread.join(5)
@@ -117,15 +125,16 @@ class Box:
             "--cap-drop",
             "ALL",
         )
-        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp")  # noqa: S108
+        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
         home = str(Path.home())
+        empty = ["/tmp", "/dev/shm"]  # noqa: S108
         if self.network:  # an agent's own keys and settings are there
             yield from ("--share-net",)
         else:
-            yield from ("--tmpfs", "/run")
+            empty.append("/run")
         hidden = [place for place in (*(() if self.network else (home,)), *self.hidden) if Path(place).is_dir()]
-        for place in hidden:
-            yield from ("--tmpfs", place)
+        for place in (*empty, *hidden):  # each in memory
+            yield from ("--size", str(MOST_WRITTEN), "--tmpfs", place)
         for place in _programs():
             if any(parent in map(str, Path(place).parents) for parent in ("/tmp", *hidden)):  # noqa: S108
                 yield from ("--ro-bind", place, place)
@@ -176,6 +185,48 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a command with all that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _free_memory() -> int:
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+def _most_processes() -> int:
+    """Return how many threads the user may have beside a command: Linux counts all of theirs, and none of root's."""
+    import psutil
+
+    own = [one.info for one in psutil.process_iter(["uids", "num_threads"]) if one.info["uids"]]
+    return MOST_PROCESSES + sum(one["num_threads"] or 1 for one in own if one["uids"].real == os.getuid())
+
+
+def _greedy(pid: int, most: int) -> str:
+    """Return what a command has too much of, with all that it started: processes, or bytes of memory; else nothing."""
+    import psutil
+
+    try:
+        command = psutil.Process(pid)
+        everyone = [command, *command.children(recursive=True)]
+    except psutil.Error:  # it has ended
+        return ""
+    if len(everyone) > MOST_PROCESSES:
+        return f"started more than {MOST_PROCESSES} processes"
+    if _held(everyone, "memory_info", "rss") > most and _held(everyone, "memory_full_info", "pss", "uss") > most:
+        return f"taken more than {most >> 20} MB of memory"
+    return ""
+
+
+def _held(processes: Sequence[Any], measure: str, *names: str) -> int:
+    """Return the bytes that processes hold; what they share counts once where the machine says so (`pss`)."""
+    import psutil
+
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it has ended
+            found = getattr(process, measure)()
+            total += next(getattr(found, name) for name in names if hasattr(found, name))
+    return total
 
 
 def _size(folder: Path) -> int:

@@ -286,7 +286,7 @@ def test_commands_are_kept_in_their_copy(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plain", [True, pytest.param(False, marks=needs_box)])
-def test_a_command_that_does_not_end_or_writes_without_end_is_ended(
+def test_a_command_that_does_not_end_or_takes_too_much_is_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
     """It is killed with all that it started, and the reason is the feedback; of endless output the ends are kept."""
@@ -295,6 +295,14 @@ def test_a_command_that_does_not_end_or_writes_without_end_is_ended(
     long = Box(plain, timeout_s=20).run(f"{sys.executable} -c \"print('a' + 'x' * 400_000 + 'z')\"", folder)
     assert len(long.output) < 140_000
     assert (long.output[0], long.output.rstrip()[-1]) == ("a", "z")
+    monkeypatch.setattr(boxed, "MOST_PROCESSES", 30)
+    done = Box(plain, timeout_s=20).run("for n in $(seq 40); do sleep 20 & done; wait; sleep 20", folder)
+    assert "started more than 30 processes" in done.ended
+    monkeypatch.setattr(boxed, "MOST_MEMORY", 0.004)
+    done = Box(plain, timeout_s=20).run(
+        [sys.executable, "-c", "x = b'x' * 400_000_000; import time; time.sleep(20)"], folder
+    )
+    assert "MB of memory" in done.ended
     monkeypatch.setattr(boxed, "MOST_WRITTEN", 1 << 20)
     done = Box(plain, timeout_s=20).run(
         "for n in 1 2 3 4 5 6; do head -c 900000 /dev/zero > f$n; done; sleep 20", folder
