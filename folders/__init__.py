@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .agent_folder import AgentFolder
     from .checks import Check, command
     from .drafts import read_draft
     from .graph import build_folder_graph
@@ -16,6 +17,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "redraft.folders.agent_folder": ["AgentFolder"],
             "redraft.folders.checks": ["Check", "command"],
             "redraft.folders.drafts": ["read_draft"],
             "redraft.folders.graph": ["build_folder_graph"],
@@ -25,6 +27,7 @@ else:
     )
 
 __all__ = [
+    "AgentFolder",
     "AgentInFolder",
     "Change",
     "Check",

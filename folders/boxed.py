@@ -77,7 +77,7 @@ class Box:
             require_box(plain=False)
             words = [*self._bubblewrap(folder), *words]
         # Set by a shell, since a function run between fork and exec may hang where there are threads.
-        processes = _most_processes()
+        processes, memory = _room()
         words = ["/bin/sh", "-c", ULIMITS % (MOST_WRITTEN // 512, processes, processes), "sh", *words]
         started: Any = {
             "cwd": folder,
@@ -88,7 +88,7 @@ class Box:
         process = subprocess.Popen(  # noqa: S603  what the user asked for
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **started
         )
-        output, memory = _Output(process), int(MOST_MEMORY * _free_memory())
+        output = _Output(process)
         abandoned = ABANDONED.get()
         deadline, ended = monotonic() + self.timeout_s, ""
         try:
@@ -187,46 +187,41 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _free_memory() -> int:
-    import psutil
+def _room() -> tuple[int, int]:
+    """Return how many threads the user may have beside a command, and the bytes of memory that it may take.
 
-    return psutil.virtual_memory().available
-
-
-def _most_processes() -> int:
-    """Return how many threads the user may have beside a command: Linux counts all of theirs, and none of root's."""
-    import psutil
+    Linux counts all threads of the user, and none of root's.
+    """
+    import psutil  # type: ignore[import-untyped]
 
     own = [one.info for one in psutil.process_iter(["uids", "num_threads"]) if one.info["uids"]]
-    return MOST_PROCESSES + sum(one["num_threads"] or 1 for one in own if one["uids"].real == os.getuid())
+    threads = sum(one["num_threads"] or 1 for one in own if one["uids"].real == os.getuid())
+    return MOST_PROCESSES + threads, int(MOST_MEMORY * psutil.virtual_memory().available)
 
 
 def _greedy(pid: int, most: int) -> str:
     """Return what a command has too much of, with all that it started: processes, or bytes of memory; else nothing."""
     import psutil
 
+    def held(measure: str, *names: str) -> int:
+        total = 0
+        for process in everyone:
+            with contextlib.suppress(psutil.Error):  # it has ended
+                found = getattr(process, measure)()
+                total += next(getattr(found, name) for name in names if hasattr(found, name))
+        return total
+
     try:
         command = psutil.Process(pid)
         everyone = [command, *command.children(recursive=True)]
-    except psutil.Error:  # it has ended
+    except psutil.Error:
         return ""
     if len(everyone) > MOST_PROCESSES:
         return f"started more than {MOST_PROCESSES} processes"
-    if _held(everyone, "memory_info", "rss") > most and _held(everyone, "memory_full_info", "pss", "uss") > most:
+    # Then more exactly, where the machine can tell: what they share counts once.
+    if held("memory_info", "rss") > most and held("memory_full_info", "pss", "uss") > most:
         return f"taken more than {most >> 20} MB of memory"
     return ""
-
-
-def _held(processes: Sequence[Any], measure: str, *names: str) -> int:
-    """Return the bytes that processes hold; what they share counts once where the machine says so (`pss`)."""
-    import psutil
-
-    total = 0
-    for process in processes:
-        with contextlib.suppress(psutil.Error):  # it has ended
-            found = getattr(process, measure)()
-            total += next(getattr(found, name) for name in names if hasattr(found, name))
-    return total
 
 
 def _size(folder: Path) -> int:

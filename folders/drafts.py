@@ -44,5 +44,5 @@ def read_draft(text: str) -> Draft:
     """
     if not (found := TREE.match(text)):
         raise FolderError(f"a draft of a folder begins with its tree, not with {text[:60]!r}")
-    lines = text[found.end() :].splitlines()
+    lines = text[found.end() :].partition("\n\n")[0].splitlines()
     return Draft(found[1], tuple(line.removeprefix(NOTE) for line in lines if line.startswith(NOTE)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..state.critique import Critique
     from ..state.events import Event
 
-__all__ = ["build_folder_graph", "build_watch_graph"]
+__all__ = ["build_folder_graph", "build_watch_graph", "judges_of"]
 
 
 class FolderState(TypedDict, total=False):
@@ -126,13 +126,13 @@ def build_folder_graph(
         raise ValueError('nothing judges the folder: give checks=["pytest -q"], or critics')
     keep = options.get("keep", "best")
     inside = FolderWriter(_worker(writer, files, protect, plain=plain), store, protect=protect, keep=keep)
-    judges = [_critic(one, store, place, plain=plain) for one in checks]
+    judges = judges_of(checks, critics, store, place, plain=plain)
     oracles = [_critic(one, store, place, plain=plain, oracle=True) for one in hidden]
 
     def read(state: Mapping[str, Any]) -> dict[str, Any]:
         """Read the user's folder, and run the checks on it, once a task."""
         made = store.snapshot(place)
-        failures = [judge.verifier.found(made.tree) for judge in judges]
+        failures = [judge.verifier.found(made.tree) for judge in judges[: len(checks)]]
         return {
             "base_tree": made.tree,
             "left_out": list(made.left_out),
@@ -149,8 +149,7 @@ def build_folder_graph(
             ]
         }
 
-    others = [FolderPerson(one.name, trees=store) if isinstance(one, HumanCritic) else one for one in critics]
-    wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": [*judges, *others], "prepare": read}
+    wiring = {**TASK_ONLY, "generate": inside, "refine": inside, "critics": judges, "prepare": read}
     if oracles:
         wiring["finish"] = ended
     return build_refine_graph(**{"name": "folder", "state_schema": FolderState, **wiring, **options})
@@ -183,6 +182,14 @@ def build_watch_graph(
     looking = {"generate": session, "refine": session, "prepare": read, "keep": "last"}
     worker: Any = session  # not asked: what is there is the draft
     return build_folder_graph(worker, root=place, trees=trees, checks=once, plain=plain, **{**looking, **options})
+
+
+def judges_of(
+    checks: Sequence[Check | str], critics: Sequence[Any], trees: Trees, root: Path, *, plain: bool
+) -> list[Any]:
+    """Return who judges a folder: its checks, then the other critics, of whom people edit files."""
+    others = [FolderPerson(one.name, trees=trees) if isinstance(one, HumanCritic) else one for one in critics]
+    return [*(_critic(one, trees, root, plain=plain) for one in checks), *others]
 
 
 def _critic(check: Check | str, trees: Trees, root: Path, *, plain: bool, oracle: bool = False) -> Any:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..nodes.writing.prompts import Keep
 
-__all__ = ["AgentInFolder", "CommandWriter", "FolderWriter", "ModelWriter", "Worker"]
+__all__ = ["AgentInFolder", "CommandWriter", "FolderWriter", "ModelWriter", "Worker", "stored"]
 
 STATE_OF_AGENTS: tuple[str, ...] = ("~/.claude", "~/.claude.json", "~/.codex", "~/.aider", "~/.cache")
 """Where coding agents keep their sessions."""
@@ -67,7 +67,8 @@ class FolderWriter(DualCallable[[Mapping[str, Any]], AIMessage]):
         for tree, feedback in ways:
             with self.trees.copy(tree) as folder:
                 result = yield calling(self.worker, instruction_for(task, feedback, self.protect), folder)
-                made, told = yield calling(self._stored, folder, tree, base)
+                unlock(folder)
+                made, told = yield calling(stored, self.trees, folder, tree, base, self.protect)
             notes = [note for note in result if isinstance(note, str)] if isinstance(result, list) else []
             notes += told
             if isinstance(result, AIMessage):
@@ -78,15 +79,23 @@ class FolderWriter(DualCallable[[Mapping[str, Any]], AIMessage]):
         reply: dict[str, Any] = {"usage_metadata": used, "response_metadata": {"model_name": model}}
         return AIMessage(draft_text(self.trees, base, made, notes), **reply)
 
-    def _stored(self, folder: Path, tree: str, base: str) -> tuple[str, list[str]]:
-        """Return the tree of a copy, where protected files are as they were, and what the worker is to know."""
-        unlock(folder)
-        snapshot = self.trees.snapshot(folder, base=tree)
-        notes = [f"{path} is named like a secret, and was left out" for path in snapshot.left_out if is_secret(path)]
-        if put_back := self.trees.put_back(snapshot.tree, base, self.protect, folder):
-            notes.append(f"protected files were put back as they were: {', '.join(put_back)}")
-            snapshot = self.trees.snapshot(folder, base=base)
-        return snapshot.tree, notes
+
+def stored(trees: Trees, folder: Path, tree: str, base: str, protect: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the tree of a folder that somebody worked in, and what they are to know; protected files are put back.
+
+    Args:
+        trees: Where it is kept.
+        folder: Is written where a protected file differs.
+        tree: What it was before.
+        base: What has the protected files as they are to be.
+        protect: Their patterns.
+    """
+    snapshot = trees.snapshot(folder, base=tree)
+    notes = [f"{path} is named like a secret, and was left out" for path in snapshot.left_out if is_secret(path)]
+    if put_back := trees.put_back(snapshot.tree, base, protect, folder):
+        notes.append(f"protected files were put back as they were: {', '.join(put_back)}")
+        snapshot = trees.snapshot(folder, base=base)
+    return snapshot.tree, notes
 
 
 def instruction_for(task: str, feedback: str, protect: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ from ..nodes.verify.answer_type import answer_type_of, schema_option
 from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
 from ..nodes.writing.replies import reply_in
 from ..state.checked_channels import append_events
-from ..state.dual import Do
+from ..state.dual import Do, calling
 from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
@@ -66,10 +66,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
+    from langchain_core.messages import AnyMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import Runtime
 
-    from ..nodes.agents.agent_state import Spent
+    from ..nodes.agents.agent_state import JudgedFolder, Spent
     from ..state.critique import Critic
     from ..state.events import Event
 
@@ -107,6 +108,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         critics_after: When critics other than verifiers are asked: while no verifier decided, or `"always"`.
         files: Patterns of paths, such as `"/report.md"` or `"/out/*"`: files in a deep agent's state that belong to its
             answer. They are judged after it, and in the end are those of the best draft. Not with structured responses.
+        folder: A folder on the disk that the agent works in, `redraft.folders.AgentFolder`: its commands are asked
+            first, and in the end it holds the files of the best draft. Not with structured responses.
         tell_checks: Whether the agent is told in its system prompt what the verifiers among the critics want.
         answer_type: The type of the answers, as in `build_refine_graph`; then no critic is needed. The object of the
             best one is `structured_response`.
@@ -139,6 +142,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         keep: Keep | None = None,
         critics_after: CriticsAfter = "undecided",
         files: Sequence[str] = (),
+        folder: JudgedFolder | None = None,
         tell_checks: bool = True,
         answer_type: Any = None,
         prices: Prices | Mapping[str, Any] | None = None,
@@ -146,10 +150,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         super().__init__()
         self._answer = answer = answer_type_of(answer_type)
         self._files = (files,) if isinstance(files, str) else tuple(files)
-        check_lists(critics=critics)
-        if not critics and answer is None:
-            raise ValueError("critics is empty: nobody would judge the agent's answers")
-        judges = [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
+        self._folder = folder
+        judges = _judges(critics, folder, typed=answer is not None)
         named = name_critics(judges if answer is None else typed_judges(answer, judges), model=None)
         people = [critic for critic in named if critic.human]
         others = [critic for critic in named if not critic.human]
@@ -168,7 +170,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             options={"keep": self._keep, "critics_after": critics_after, **({"files": files} if files else {})},
         )
         agent = HandedOver()
-        self._prepare = prepare_step(options=options, fingerprint=prints, prices=prices)
+        self._prepare = prepare_step(getattr(folder, "read", None), options=options, fingerprint=prints, prices=prices)
         self._generate = generate_step(agent, answer=answer, prices=prices)
         self._refine = refine_step(agent, keep=self._keep, answer=answer, prices=prices)
         self._feedback = feedback_step(others, critics_after=critics_after, asks_about=not people, prices=prices)
@@ -339,6 +341,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         decided = yield from self._check.logic({**loop, "remaining_steps": _steps_left(state)}, config)
         loop = _after(loop, decided)
         text = said_in_conversation(state, loop, feedback=self._feedback_text, keep=self._keep, files=self._files)
+        if self._folder is not None:
+            text |= yield from self._brought_back(self._folder, loop, text.get("messages", ()))
         if self._answer is not None and loop["stop_reason"] is not None:
             text |= structured_response(loop["events"], self._answer.parsed)
             answer = text["structured_response"]
@@ -351,6 +355,14 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         for name in ("judge_again", "structured_response"):
             loop.pop(name, None)
         return {"_refine_events": news, "_refine": loop, "_refine_spent": None, **text}
+
+    def _brought_back(self, folder: JudgedFolder, loop: Mapping[str, Any], messages: Sequence[AnyMessage]) -> Steps:
+        """Bring the folder to the files of the best draft, of which the conversation is told the words alone."""
+        if (best := best_draft(loop["events"], keep=self._keep)) is None:
+            return {}
+        answer = yield calling(folder.bring_back, best.text, loop["base_tree"])
+        said = [one.model_copy(update={"content": answer}) for one in messages if answer and one.text == best.text]
+        return {"messages": said} if said else {}
 
     def _judged(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Return the events of an answer: the draft or revision that it is, and what critics other than people say."""
@@ -365,10 +377,26 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
             run = replace(run, unfinished=ENDED.format(notice=notice), notice=True)
         if run.schema is None and run.text.strip():
             run = replace(run, text=with_files(run.text, files_in(state, self._files)))
+            if self._folder is not None:
+                run = replace(run, text=(yield calling(self._folder.draft, run.text, loop["base_tree"])))
+        elif run.schema is not None and self._folder is not None:
+            raise ValueError("the agent has a response_format: files are no part of a structured response")
         step = self._refine if attempts(loop["events"]) or summary_of(loop["events"]).said else self._generate
         wrote = yield from step.logic({**loop, "handed_over": (run, spent["usage"], spent.get("model", ""))}, config)
         judged = yield from self._feedback.logic(_after(loop, wrote), config)
         return {**wrote, **judged, "events": [*wrote["events"], *judged.get("events", [])]}
+
+
+def _judges(critics: Sequence[Any], folder: JudgedFolder | None, *, typed: bool) -> list[Any]:
+    """Return who judges an agent's answers, of whom models are shown its tools."""
+    check_lists(critics=critics)
+    if folder is not None:
+        if typed:
+            raise ValueError("give answer_type or folder: files are no part of a structured response")
+        critics = folder.judges(critics)
+    if not critics and not typed:
+        raise ValueError("critics is empty: nobody would judge the agent's answers")
+    return [agent_judge(one, kind=WitnessCritic) if isinstance(one, BaseChatModel) else one for one in critics]
 
 
 def _as_task(step: Step, state: Mapping[str, Any]) -> Update:

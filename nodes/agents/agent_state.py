@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Protocol
 from uuid import uuid4
 
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .agent_judge import AgentFeedback
 
 __all__ = [
+    "JudgedFolder",
     "KeptData",
     "RefineAgentState",
     "RefineValues",
@@ -64,6 +65,24 @@ class RefineValues(RunValues, total=False):
     limits: dict[str, Any]
     judge_again: bool
     """The run failed while its last answer was judged, and goes on with that."""
+    base_tree: str
+    """The folder that it works in, as it was found."""
+
+
+class JudgedFolder(Protocol):
+    """A folder that an agent works in, whose files are part of its answers."""
+
+    def judges(self, critics: Sequence[Any], /) -> list[Any]:
+        """Return who judges it: its own checks, then these critics."""
+
+    def read(self, state: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return its `base_tree`, as it is found."""
+
+    def draft(self, answer: str, base: str, /) -> str:
+        """Return its files and an answer as a draft."""
+
+    def bring_back(self, draft: str, base: str, /) -> str:
+        """Bring its files back to a draft's, and return the answer in it."""
 
 
 class Spent(TypedDict, total=False):
