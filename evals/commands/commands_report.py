@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ...faces.cli.options import MODELS, AsJson, MaxOutputTokens, Model, Prices, Temperature
 from ...faces.problems import BadInputError, bad_input
+from ...faces.sessions import every_row, opened
 from ...faces.views.console import Screen, plain_table, safe
 from ...faces.views.wording import amount, money, percent, seconds
 
@@ -50,11 +51,15 @@ Wanted = Annotated[
 
 def report(
     sources: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="DIR|LOG…", help="Folders of `redraft eval`, or above them; logs as `redraft compare` reads them."
         ),
-    ],
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(metavar="DB", help="Say of the threads in a database what hidden checks found (`redraft goal`)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where report.html goes; else the first DIR, or beside the LOG.")
     ] = None,
@@ -68,12 +73,19 @@ def report(
     """Say what refining fixed and broke, at what cost, what else costs the same, and whom to trust.
 
     Writes report.html, one file with the tables, plots and every single problem; it needs no network.
+
+    With --db it says instead how often "done" was false: the visible checks accepted an answer, a hidden one did not.
     """
+    if (db is None) == (not sources):
+        raise BadInputError("name folders of `redraft eval` or logs, or a database of threads with --db")
+    if db is not None:
+        _report_hidden(db, as_json=as_json)
+        return
     from ..analysis.ledger import build_ledger
     from ..logs.registry import Naming, read_runs
     from ..report.page import write_report
 
-    first = sources[0]
+    [first, *_] = sources = sources or []
     with bad_input():
         runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
         ledger = build_ledger(runs, wanted=wanted / 100).model_copy(update={"read": read})
@@ -84,6 +96,31 @@ def report(
         screen.line(("wrote ", "dim"), str(page))
 
     Screen(as_json=as_json).result(ledger.model_dump(mode="json"), show)
+
+
+def _report_hidden(db: str, *, as_json: bool) -> None:
+    from ..analysis.hidden_checks import false_done
+
+    with opened(db, read_only=True) as saver:
+        ids = (row.thread_id for row in every_row(saver.runs))
+        kept = (saver.get_tuple({"configurable": {"thread_id": thread_id}}) for thread_id in ids)
+        said = false_done(one.checkpoint["channel_values"] for one in kept if one is not None)
+
+    def show(screen: Screen) -> None:
+        if not (said.accepted_failed.n or said.rejected_passed.n):
+            screen.line("no thread here was put to hidden checks (`redraft goal --hidden COMMAND`)")
+            return
+        for share, words in (
+            (said.accepted_failed, "accepted answers fail hidden checks"),
+            (said.rejected_passed, "answers that were not accepted pass them"),
+        ):
+            if share.n:
+                low, high = share.ci95
+                screen.line(f"{share.k} of {share.n} {words} (95% {percent(low)} to {percent(high)})")
+        for check, times in said.failed.items():
+            screen.line((f"  {check!r} fails for {times}", "dim"))
+
+    Screen(as_json=as_json).result(said.model_dump(mode="json"), show)
 
 
 def compare(

@@ -48,6 +48,10 @@ def test_a_goal_is_worked_on_in_copies_and_applied(
     with open_checkpointer(project / "runs.sqlite") as saver:
         kept = saver.get_tuple({"configurable": {"thread_id": "one"}}).checkpoint["channel_values"]["hidden"]
     assert [one["accepted"] for one in kept] == [True, False]
+    reported = shell("report", "--db", "runs.sqlite").out
+    assert "1 of 1 accepted answers fail hidden checks (95% 20.7% to 100.0%)" in reported
+    assert "'false' fails for 1" in reported
+    assert shell("report", "--db", "runs.sqlite", "--json").json["rejected_passed"]["n"] == 0
     assert (project / "calc.py").read_text() == "a - b\n"
     assert "+a * b" in shell("show", "one", "--round", "0").out
     assert shell("replay", "one").code == 0
