@@ -32,12 +32,12 @@ METHODS = ("rounds", "fresh", "unprotected")
 
 
 class FreshWriter(FolderWriter):
-    """Begins from the user's folder each time, and is told nothing of what failed before."""
+    """Begins from the user's folder each time, told what fails in it as a first draft is, and nothing of other tries."""
 
     def logic(self, state: Any, /) -> Any:
         base = state["base_tree"]
         with self.trees.copy(base) as folder:
-            notes = yield calling(self.worker, instruction_for(state["task"], "", self.protect), folder)
+            notes = yield calling(self.worker, instruction_for(state["task"], state["found"], self.protect), folder)
             made = yield calling(self.trees.snapshot, folder, base=base)
         tried = f"try {1 + len(attempts(state['events']))}"  # two tries may come to the same files
         return AIMessage(draft_text(self.trees, base, made.tree, [tried, *notes]))
