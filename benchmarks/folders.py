@@ -32,7 +32,7 @@ METHODS = ("rounds", "fresh", "unprotected")
 
 
 class FreshWriter(FolderWriter):
-    """Begins from the user's folder each time, told what fails in it as a first draft is, and nothing of other tries."""
+    """Begins from the user's folder each time: is told what fails there, and nothing of other tries."""
 
     def logic(self, state: Any, /) -> Any:
         base = state["base_tree"]
