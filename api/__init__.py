@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._version import __version__
     from .graphs import (
         RefineMiddleware,
+        arun_many,
         build_adaptive_graph,
         build_agent_graph,
         build_branching_graph,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         build_refine_graph,
         build_rubric_graph,
         build_writing_graph,
+        run_many,
     )
     from .models import chat_model
     from .nodes import calibrated, human_critic, model_critic, uses_words, verifier_critic
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         "Sandbox",
         "Thread",
         "__version__",
+        "arun_many",
         "build_adaptive_graph",
         "build_agent_graph",
         "build_branching_graph",
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
         "human_critic",
         "model_critic",
         "open_checkpointer",
+        "run_many",
         "tuned_gc",
         "uses_words",
         "verifier_critic",
@@ -69,6 +73,7 @@ else:
             "redraft._version": ["__version__"],
             "redraft.graphs": [
                 "RefineMiddleware",
+                "arun_many",
                 "build_adaptive_graph",
                 "build_agent_graph",
                 "build_branching_graph",
@@ -79,6 +84,7 @@ else:
                 "build_refine_graph",
                 "build_rubric_graph",
                 "build_writing_graph",
+                "run_many",
             ],
             "redraft.models": ["chat_model"],
             "redraft.nodes": ["calibrated", "human_critic", "model_critic", "uses_words", "verifier_critic"],

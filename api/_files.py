@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-__all__ = ["appended", "check_schema", "limit_values", "make_private", "write_file"]
+__all__ = ["appended", "check_schema", "limit_values", "locked", "make_private", "write_file"]
 
 PRIVATE, USUAL = 0o600, 0o666
 """Modes of a new file, less the umask: for its owner alone, and as every program makes them."""
@@ -74,6 +74,31 @@ def appended(path: str | os.PathLike[str]) -> io.FileIO:
     except BaseException:
         os.close(number)
         raise
+
+
+def locked(path: str | os.PathLike[str], busy: str) -> int | None:
+    """Return a descriptor that holds the lock of a file or folder until it is closed, or its process ends.
+
+    Args:
+        path: It exists; a file is not replaced meanwhile.
+        busy: What is said where another holds it.
+
+    Raises:
+        RuntimeError: Another holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    lock = os.open(path, os.O_RDONLY | FLAGS)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise RuntimeError(busy) from None
+    except OSError:  # a file system without locks
+        pass
+    return lock
 
 
 def make_private(path: str | os.PathLike[str]) -> None:

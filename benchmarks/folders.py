@@ -89,7 +89,7 @@ async def main(args: argparse.Namespace) -> None:
     """Run what is missing."""
     rows = [json.loads(line) for line in args.projects.read_text(encoding="utf-8").splitlines()]
     done = {(one["name"], one["method"]) for one in read(args.out)}
-    model = chat_model(args.model, temperature=args.temperature)
+    model = chat_model(args.model, temperature=args.temperature, max_output_tokens=args.max_output_tokens)
     gate = asyncio.Semaphore(args.concurrency)
 
     async def one(row: dict[str, Any], method: str) -> None:
@@ -148,6 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--projects", type=Path, required=True, help="what one_bug.py wrote")
     parser.add_argument("--model", default="local", help="as in `redraft run --model`")
     parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--max-output-tokens", type=int, default=700)
     parser.add_argument("--concurrency", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="a line for each run")
     parser.add_argument("--report", action="store_true", help="print what --out holds")

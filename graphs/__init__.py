@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .branching import Variation, build_branching_graph
     from .code_problems import build_code_graph
     from .loop import build_refine_graph
+    from .many import BatchProgress, GivenUpError, ManyResult, arun_many, run_many
     from .math_problems import build_few_shot_graph, build_majority_graph, build_math_graph, build_zero_shot_graph
     from .middleware import RefineMiddleware
     from .pipeline import build_pipeline_graph
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
 
     __all__ = [
         "DEFAULT_RUBRIC",
+        "BatchProgress",
+        "GivenUpError",
         "InParallel",
+        "ManyResult",
         "Option",
         "Preset",
         "RefineMiddleware",
         "RefiningAgent",
         "Served",
         "Variation",
+        "arun_many",
         "best_branch",
         "build_adaptive_graph",
         "build_agent_graph",
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
         "improve",
         "load_documents",
         "refinement_loop",
+        "run_many",
         "safe",
         "think",
         "writing_task",
@@ -73,6 +79,7 @@ else:
             "redraft.graphs.branching": ["Variation", "build_branching_graph"],
             "redraft.graphs.code_problems": ["build_code_graph"],
             "redraft.graphs.loop": ["build_refine_graph"],
+            "redraft.graphs.many": ["BatchProgress", "GivenUpError", "ManyResult", "arun_many", "run_many"],
             "redraft.graphs.math_problems": [
                 "build_few_shot_graph",
                 "build_majority_graph",

@@ -9,7 +9,7 @@ import os
 import platform
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from ...faces.problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ...faces.run_config import RunConfig, kept_spec
 from ...faces.sessions import encryption_key, model_or_default, seal_key
+from ...faces.views.batch_bar import batch_bar
 from ...faces.views.console import Screen, say
-from ...faces.views.wording import money, percent, seconds
 from ..run.run_folder import ResultFile, check_same_run, read_run, read_run_info, write_run_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..datasets.dataset import Dataset
     from ..datasets.scorers import Kind
@@ -471,7 +471,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                 )
 
         try:
-            with _shown(screen, method.name) as show:
+            with batch_bar(screen, method.name, "right") as show:
                 asyncio.run(go(show))
         except GivenUpError as error:
             raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
@@ -482,37 +482,3 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
             if plan.engine != "ray":
                 after["system_fingerprints"] = sorted({*before.get("system_fingerprints", ()), *fingerprints.found})
             write_run_info(folder, after)
-
-
-@contextmanager
-def _shown(screen: Screen, name: str) -> Iterator[Callable[[Progress, ResultRecord | None], None]]:
-    """Give a function that shows how far a run is: a bar on a terminal, a line now and then elsewhere."""
-    if not screen.progress.is_terminal:
-
-        def line(progress: Progress, record: ResultRecord | None) -> None:
-            tenth = max(progress.total // 10, 1)
-            if record is None or progress.done == progress.total or progress.done % tenth == 0:
-                screen.line((f"{name}  {progress.done}/{progress.total}  {_facts(progress)}", "dim"))
-
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
-    with Bar(*columns, console=screen.progress) as bar:
-        task = bar.add_task(name, total=None, facts="")
-
-        def show(progress: Progress, record: ResultRecord | None) -> None:
-            bar.update(task, total=progress.total, completed=progress.done, facts=_facts(progress))
-
-        yield show
-
-
-def _facts(progress: Progress) -> str:
-    parts = [] if progress.accuracy is None else [f"right {percent(progress.accuracy)}"]
-    parts += [f"{progress.failed} failed"] if progress.failed else []
-    parts += [f"{progress.tokens_per_second:.0f} tokens/s", money(progress.cost_usd)] if progress.tokens else []
-    if progress.eta_s is not None and progress.done < progress.total:
-        parts.append(f"{seconds(progress.eta_s)} left")
-    return " · ".join(parts)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..._files import appended, write_file
+from ..._files import appended, locked, write_file
 from .result_record import ResultRecord
 
 __all__ = [
@@ -203,20 +203,8 @@ def locked_folder(folder: Path) -> int | None:
     Raises:
         RuntimeError: Another holds it.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
     # The folder and not the file: `drop` puts another file in its place.
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise RuntimeError(f"another command is at work on the run in {folder}; wait for its end or stop it") from None
-    except OSError:  # a file system without locks
-        pass
-    return lock
+    return locked(folder, f"another command is at work on the run in {folder}; wait for its end or stop it")
 
 
 class RunInfo(BaseModel):

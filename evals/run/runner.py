@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import sys
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
-from typing_extensions import TypedDict
 
+from ...graphs.many import BatchProgress, GivenUpError, Outcome, run_one
 from ...state.collector import tuned_gc
-from ...state.masking import masked
-from ...state.storage.journal import UnkeptReplyError
-from ...state.summary import usage_total
-from ...state.threads.kind import compared
-from ...state.threads.thread import Thread
-from ...state.usage import NO_USAGE, Usage, add_usage
 from .result_record import ResultRecord, failed_record, result_record
 
 if TYPE_CHECKING:
@@ -36,19 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["RATE_LIMITS", "GivenUpError", "Outcome", "Progress", "RateLimits", "run_all", "run_method", "run_problem"]
 
 
-class Outcome(TypedDict):
-    """A run that came back, or the error that ended it. JSON can hold it."""
-
-    output: dict[str, Any] | None
-    """The graph's output; `None` where it raised."""
-    error: str | None
-    """The error's type and message."""
-    usage: Usage
-    """Tokens, dollars and calls, also where it raised."""
-    seconds: float
-    """Seconds that it took here; time before a resume is not counted."""
-
-
 async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], thread_id: str) -> Outcome:
     """Run a problem and return its outcome. A stored thread goes on from its checkpoint, and earlier costs count.
 
@@ -59,35 +36,12 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         thread_id: Where it is worked on.
 
     Raises:
-        ConnectionError: The database was lost, or is full. That says nothing about the problem, so it is no outcome.
+        ConnectionError: The database was lost, or is full.
     """
-    start = perf_counter()
-    config: Any = {"configurable": {"thread_id": thread_id}, "metadata": {"redraft_preset": method.name}}
-    graph: Any = method.graph
-    try:
-        # Without any, those that the graph was built with hold.
-        task_input: Any = {"task": task, **({"limits": dict(limits)} if limits else {})}
-        if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
-            task_input, config = await Thread(graph, thread_id).aready(), compared(config)
-        # A call that was paid for is on the disk before the next one begins.
-        output = dict(await graph.ainvoke(task_input, config, durability="sync" if graph.checkpointer else None))
-    except Exception as error:
-        # A database that is lost or full says nothing about the problem, so it must not count as a wrong answer.
-        if _of_storage(error):
-            raise ConnectionError(f"the checkpoints can't be kept: {error}") from error
-        events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
-        # It lands in results.jsonl, which is passed around and never encrypted.
-        message = masked(f"{type(error).__name__}: {error}")
-        unrecorded: Usage = getattr(error, "redraft_usage", NO_USAGE)
-        used = add_usage([usage_total(events or []), unrecorded])
-        return Outcome(output=None, error=message, usage=used, seconds=perf_counter() - start)
-    return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
-
-
-def _of_storage(error: Exception) -> bool:
-    """Return True if an error comes from the database of the threads."""
-    postgres = sys.modules.get("psycopg")  # not imported by runs on SQLite
-    return isinstance(error, (UnkeptReplyError, sqlite3.Error)) or bool(postgres and isinstance(error, postgres.Error))
+    # Without any, those that the graph was built with hold.
+    given = {"task": task, **({"limits": dict(limits)} if limits else {})}
+    metadata = {"redraft_preset": method.name}
+    return await run_one(method.graph, given, thread_id=thread_id, config={"metadata": metadata})
 
 
 def _scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool = False) -> ResultRecord:
@@ -116,54 +70,18 @@ def _scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: boo
     )
 
 
-MOST_FAILURES = 5
-"""So many problems in a row that failed before any succeeded end a run: the model is not there, say."""
-
-
-class GivenUpError(RuntimeError):
-    """Every problem so far failed in the same way, so the rest was not tried. Resuming goes on."""
-
-
-@dataclass
-class Progress:
-    """The progress of a run."""
-
-    total: int
-    done: int = 0
-    right: int = 0
-    failed: int = 0
-    tokens: int = 0
-    cost_usd: float | None = 0.0
-    started: float = field(default_factory=perf_counter)
-    known: int = 0
-    """Of `done`, how many were there before this run began."""
+class Progress(BatchProgress):
+    """The progress of a method on a dataset."""
 
     def add(self, record: ResultRecord, *, known: bool = False) -> None:
         """Count a problem."""
-        self.done += 1
-        self.known += known
-        self.right += bool(record.is_correct)
-        self.failed += record.error is not None
-        # Tokens a second are of this run alone; right, failed and cost are of the whole.
-        self.tokens += 0 if known else record.total_tokens
-        cost = record.cost_usd
-        self.cost_usd = None if self.cost_usd is None or cost is None else self.cost_usd + cost
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of right answers so far, 0–1."""
-        return self.right / self.done if self.done else None
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Of this run."""
-        return self.tokens / max(perf_counter() - self.started, 1e-9)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds that are left at the pace so far; `None` before the first result."""
-        fresh = self.done - self.known
-        return (perf_counter() - self.started) / fresh * (self.total - self.done) if fresh else None
+        self.count(
+            good=bool(record.is_correct),
+            failed=record.error is not None,
+            tokens=record.total_tokens,
+            cost_usd=record.cost_usd,
+            known=known,
+        )
 
 
 async def run_method(
@@ -248,10 +166,8 @@ async def run_all(
     on_progress(progress, None)
     # One iterator for all workers: each takes the next problem when it is free.
     waiting = iter([problem for problem in dataset.problems if problem.id not in results.records])
-    fresh = failed = 0
 
     async def work() -> None:
-        nonlocal fresh, failed
         for problem in waiting:
             outcome = await solve(f"{run_id}/{problem.id}", problem.task)
             # Hidden tests run in the sandbox, which would hold up all other problems here.
@@ -259,8 +175,8 @@ async def run_all(
             results.add(record)
             progress.add(record)
             on_progress(progress, record)
-            fresh, failed = fresh + 1, failed + bool(record.error)
-            if fresh == failed >= MOST_FAILURES:
+            if progress.hopeless:
+                fresh = progress.done - progress.known
                 raise GivenUpError(f"the first {fresh} problems all failed; the last one: {record.error}")
 
     try:

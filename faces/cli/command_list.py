@@ -168,6 +168,18 @@ COMMANDS = (
         of_presets=True,
     ),
     LazyCommand(
+        "run-many",
+        ".commands_many:run_many",
+        "Run one graph on many tasks, and write each result as it comes.",
+        (
+            "redraft run-many tasks.jsonl --verify uses_words:rain",
+            "redraft run-many tasks.jsonl --graph math --out answers.jsonl --model openai:gpt-5-mini --db math.sqlite",
+            "redraft run-many tasks.txt --processes 2 --db postgresql://user@host/name",
+            "redraft run-many tasks.jsonl    the same again goes on",
+        ),
+        of_presets=True,
+    ),
+    LazyCommand(
         "pipeline",
         ".commands_pipeline:pipeline",
         "Draft, criticise and improve in the steps that you write down; each step has its checkpoint.",

@@ -20,6 +20,7 @@ from .options import (
     AllowChanges,
     AsJson,
     CostBudget,
+    Critics,
     Db,
     DemoModel,
     MaxOutputTokens,
@@ -28,12 +29,15 @@ from .options import (
     Patience,
     Prices,
     PromptFile,
+    RecipeFile,
+    Seed,
     Temperature,
     ThreadId,
     TimeBudget,
     Timeout,
     TokenBudget,
     TrustRecipe,
+    Verifiers,
     given_limits,
 )
 from .running import finish, go_on, run_asking, trusted_recipe
@@ -52,37 +56,15 @@ def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
     graph: str = "refine",
     model: Model = None,
-    critic: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="A model that judges, self, or in math program; may be repeated.",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    verify: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="A program that judges: uses_words:A,B · matches:REGEX · length:20-40 words · json_schema:FILE · "
-            "reading_level:8 · ends_with_answer; may be repeated.",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
+    critic: Critics = None,
+    verify: Verifiers = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
-    ] = None,
+    seed: Seed = None,
     timeout: Timeout = None,
     prices: Prices = None,
     prompts: PromptFile = None,
-    recipe_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--recipe", metavar="FILE", help="Options from a file, as `redraft tune` writes it; a flag overrides it."
-        ),
-    ] = None,
+    recipe_file: RecipeFile = None,
     draft: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A first draft of your own: it begins with feedback on this one.")
     ] = None,
@@ -99,10 +81,6 @@ def run(
     **options: Any,  # of the presets, as `with_preset_options` gives them
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
-    from ...nodes.verify.verifiers import RETIRED, verifier
-    from ...nodes.writing.prompt_files import builder_prompts
-    from ..run_config import RunConfig, read_recipe, small_model_options
-
     task = sys.stdin.read() if task == "-" else task
     if not task.strip():
         raise BadInputError("the task is empty: say what is to be written")
@@ -116,16 +94,7 @@ def run(
         patience=patience,
     )
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
-    with bad_input():
-        written = read_recipe(recipe_file) if recipe_file else {}
-    spec, note = model_or_default(model or written.get("model"))
-    with bad_input():
-        # The texts and not the path go into the recipe: a thread goes on with what it began with.
-        texts = builder_prompts(prompts) if prompts else {}
-    graph = written.get("preset", graph) if graph == "refine" else graph
     flags = {
-        "preset": graph,
-        "model": spec,
         "critics": critic,
         "verifiers": verify,
         "temperature": temperature,
@@ -134,21 +103,11 @@ def run(
         "timeout_s": timeout,
         "prices": prices,
         **options,
-        **texts,
     }
-    by_flag = {name: value for name, value in flags.items() if value is not None and value is not False}
-    recipe = RunConfig.given(**{**small_model_options(spec, graph), **written, **by_flag})
+    recipe, graph_alone = recipe_given(graph, model, recipe_file, prompts, flags)
     screen = Screen(as_json=as_json)
     if recipe.options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
-    if note and recipe.asks_model:
-        say(note)
-    if critic and verify and recipe.options.get("critics_after") != "always":
-        say("with --verify the programs decide; --critic is asked only with --critics-after always")
-    with bad_input():
-        for spec in RETIRED.intersection(verify or ()):
-            verifier(spec)  # refused: only threads that name it already may go on with it
-        graph_alone = recipe.build(None)  # before a database is made: a wrong spec leaves nothing behind
     with opened(db, create=True) as saver:
         built = graph_alone.copy({"checkpointer": saver})
         task_input: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
@@ -156,6 +115,44 @@ def run(
             task_input["draft"] = draft
         values, question = run_asking(built, task_input, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def recipe_given(
+    graph: str, model: str | None, recipe_file: Path | None, prompts: Path | None, flags: Mapping[str, Any]
+) -> tuple[RunConfig, Any]:
+    """Return the recipe that flags and a file say, and its graph without a saver. What is to be known of it is said.
+
+    A wrong spec is thus refused before a database is made.
+
+    Args:
+        graph: The preset.
+        model: Spec of the writer.
+        recipe_file: Says what no flag says.
+        prompts: A file of prompts.
+        flags: Fields and options by their names; one that is `None` or false is not given.
+    """
+    from ...nodes.verify.verifiers import RETIRED, verifier
+    from ...nodes.writing.prompt_files import builder_prompts
+    from ..run_config import RunConfig, read_recipe, small_model_options
+
+    with bad_input():
+        written = read_recipe(recipe_file) if recipe_file else {}
+    spec, note = model_or_default(model or written.get("model"))
+    with bad_input():
+        # The texts and not the path go into the recipe: a thread goes on with what it began with.
+        texts = builder_prompts(prompts) if prompts else {}
+    graph = written.get("preset", graph) if graph == "refine" else graph
+    by_flag = {name: value for name, value in flags.items() if value is not None and value is not False}
+    preset = {"preset": graph, "model": spec, **texts}
+    recipe = RunConfig.given(**{**small_model_options(spec, graph), **written, **by_flag, **preset})
+    if note and recipe.asks_model:
+        say(note)
+    if recipe.critics and recipe.verifiers and recipe.options.get("critics_after") != "always":
+        say("with --verify the programs decide; --critic is asked only with --critics-after always")
+    with bad_input():
+        for wrong in RETIRED.intersection(recipe.verifiers):
+            verifier(wrong)  # refused: only threads that name it already may go on with it
+        return recipe, recipe.build(None)
 
 
 def resume(

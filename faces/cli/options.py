@@ -24,6 +24,7 @@ __all__ = [
     "AnswerField",
     "AsJson",
     "CostBudget",
+    "Critics",
     "Db",
     "DemoModel",
     "MaxOutputTokens",
@@ -34,12 +35,15 @@ __all__ = [
     "Prices",
     "PromptFile",
     "QuestionField",
+    "RecipeFile",
+    "Seed",
     "Temperature",
     "ThreadId",
     "TimeBudget",
     "Timeout",
     "TokenBudget",
     "TrustRecipe",
+    "Verifiers",
     "age",
     "critic_help",
     "examples",
@@ -135,6 +139,18 @@ PromptFile = Annotated[
         metavar="FILE",
         help="Prompts in place of its own: a file of texts by name.",
         rich_help_panel=MODELS,
+    ),
+]
+Critics = Annotated[list[str] | None, typer.Option(metavar="SPEC", rich_help_panel=MODELS)]
+Verifiers = Annotated[list[str] | None, typer.Option(metavar="SPEC", rich_help_panel=MODELS)]
+"""Of the commands with the presets' options, which write the help of these two."""
+Seed = Annotated[
+    int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe", metavar="FILE", help="Options from a file, as `redraft tune` writes it; a flag overrides it."
     ),
 ]
 MethodCritic = Annotated[

@@ -126,7 +126,7 @@ async def test_a_killed_workers_problems_are_finished_once(
     progress = await run_on_ray(
         job(postgres_url, server.spec), data, file, workers=2, concurrency=4, on_progress=on_progress
     )
-    assert (progress.done, progress.right, progress.failed) == (200, 100, 0)
+    assert (progress.done, progress.good, progress.failed) == (200, 100, 0)
     records = read_results(file.path)
     assert records.keys() == {problem.id for problem in data.problems}
     assert len(file.path.read_text().splitlines()) == 200
@@ -184,7 +184,7 @@ async def test_a_killed_commands_problems_are_finished_by_running_it_again(
         assert 20 <= len(file.records) <= len(stored) < 60
         given_job = job(postgres_url, server.spec, method="blind-2")
         progress = await run_on_ray(given_job, data, file, workers=1, concurrency=8)
-    assert (progress.done, progress.right) == (60, 30)
+    assert (progress.done, progress.good) == (60, 30)
     assert progress.known >= 20
     assert len(path.read_text().splitlines()) == len(read_results(path)) == 60
     counts = asked(server, data)

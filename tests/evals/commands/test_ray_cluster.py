@@ -86,7 +86,7 @@ def test_a_cluster_that_is_there_is_used_and_stays(
         pass
     with ray_cluster(someones.stdout.readline().strip(), workers=1), ResultFile(tmp_path / "results.jsonl") as file:
         progress = asyncio.run(run_on_ray(job, data, file, workers=1))
-    assert (progress.done, progress.right) == (4, 1)
+    assert (progress.done, progress.good) == (4, 1)
     assert not ray.is_initialized()
     someones.stdin.write("\n")
     someones.stdin.flush()

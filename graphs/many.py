@@ -1,0 +1,530 @@
+"""Many tasks on one graph: as many at once as its models bear, each result kept as it comes. Internal."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import os
+import secrets
+import sqlite3
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from typing_extensions import TypedDict
+
+from .._files import appended, locked, write_file
+from ..state.collector import tuned_gc
+from ..state.masking import masked
+from ..state.storage.journal import UnkeptReplyError
+from ..state.summary import usage_total
+from ..state.threads.kind import compared
+from ..state.threads.thread import Thread
+from ..state.usage import NO_USAGE, Usage, add_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from io import FileIO
+
+__all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "Pace", "arun_many", "run_many", "run_one"]
+
+MOST_FAILURES = 5
+"""So many tasks in a row that failed before any succeeded end a batch: the model is not there, say."""
+FIRST, MOST = 8, 256
+"""Runs at once: at first, and at most, where nobody says how many."""
+WORTH = 1.2
+"""Twice as many at once must bring so many times as many calls a second, to be worth it."""
+WAITS = "it waits for a person: answer its thread, and start again"
+TOO_MANY = frozenset({429, 503, 529})
+"""HTTP statuses by which a server asks for fewer calls."""
+
+
+class Outcome(TypedDict):
+    """A run that came back, or the error that ended it. JSON can hold it."""
+
+    output: dict[str, Any] | None
+    """The graph's output; `None` where it raised."""
+    error: str | None
+    """The error's type and message."""
+    usage: Usage
+    """Tokens, dollars and calls, also where it raised."""
+    seconds: float
+    """Seconds that it took here; time before a resume is not counted."""
+
+
+class ManyResult(TypedDict):
+    """The result of a task."""
+
+    id: str
+    thread_id: str
+    task: str
+    answer: str
+    stop_reason: str | None
+    rounds: int
+    score: float | None
+    accepted_by: str | None
+    usage: Usage
+    seconds: float
+    error: str | None
+
+
+class GivenUpError(RuntimeError):
+    """All tasks so far failed in the same way, so the rest was not tried. Starting again goes on."""
+
+
+async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, config: Mapping[str, Any]) -> Outcome:
+    """Run a graph and return its outcome. A stored thread goes on from its checkpoint, and earlier costs count.
+
+    Args:
+        graph: It has a checkpointer where runs are to be resumed.
+        given: Its input.
+        thread_id: Where it is worked on.
+        config: What else its config holds.
+
+    Raises:
+        ConnectionError: The database was lost, or is full. That says nothing about the task, so it is no outcome.
+    """
+    start = perf_counter()
+    config = {**config, "configurable": {"thread_id": thread_id}}
+    graph_input: Any = given
+    try:
+        if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
+            graph_input, config = await Thread(graph, thread_id).aready(), compared(config)  # type: ignore[arg-type]
+        # A call that was paid for is on the disk before the next one begins.
+        output = dict(await graph.ainvoke(graph_input, config, durability="sync" if graph.checkpointer else None))
+    except Exception as error:
+        # A database that is lost or full says nothing about the task, so it must not count as a failure of it.
+        if _of_storage(error):
+            raise ConnectionError(f"the checkpoints can't be kept: {error}") from error
+        events = (await graph.aget_state(config)).values.get("events") if graph.checkpointer else None
+        # It lands in files of results, which are passed around and never encrypted.
+        message = masked(f"{type(error).__name__}: {error}")
+        unrecorded: Usage = getattr(error, "redraft_usage", NO_USAGE)
+        used = add_usage([usage_total(events or []), unrecorded])
+        return Outcome(output=None, error=message, usage=used, seconds=perf_counter() - start)
+    return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
+
+
+def _of_storage(error: Exception) -> bool:
+    """Return True if an error comes from the database of the threads."""
+    postgres = sys.modules.get("psycopg")  # not imported by runs on SQLite
+    return isinstance(error, (UnkeptReplyError, sqlite3.Error)) or bool(postgres and isinstance(error, postgres.Error))
+
+
+@dataclass
+class BatchProgress:
+    """The progress of a batch."""
+
+    total: int
+    done: int = 0
+    good: int = 0
+    """Of `done`, how many were right, or accepted."""
+    failed: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    started: float = field(default_factory=perf_counter)
+    known: int = 0
+    """Of `done`, how many were there before this batch began."""
+    at_once: int = 0
+    """Runs under way at most, at the moment; 0 where nobody says."""
+    _fresh_failed: int = 0
+
+    def count(self, *, good: bool, failed: bool, tokens: int, cost_usd: float | None, known: bool = False) -> None:
+        """Count a result; one that was `known` before costs no tokens now."""
+        self.done += 1
+        self.known += known
+        self.good += good
+        self.failed += failed
+        # Tokens a second are of this batch alone; good, failed and cost are of the whole.
+        self.tokens += 0 if known else tokens
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+        self._fresh_failed += failed and not known
+
+    @property
+    def hopeless(self) -> bool:
+        """True if all results of this batch failed, and there are some."""
+        return self.done - self.known == self._fresh_failed >= MOST_FAILURES
+
+    @property
+    def share(self) -> float | None:
+        """Share of good ones so far, 0–1."""
+        return self.good / self.done if self.done else None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of this batch."""
+        return self.tokens / max(perf_counter() - self.started, 1e-9)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds that are left at the pace so far; `None` before the first result."""
+        fresh = self.done - self.known
+        return (perf_counter() - self.started) / fresh * (self.total - self.done) if fresh else None
+
+
+class Pace(BaseCallbackHandler):
+    """Finds how many runs at once the models of a batch bear, by what becomes of their calls.
+
+    Twice as many while that brings more calls a second; half as many when a server asks for fewer (429, 503, 529); from
+    then on one more for as many calls without that. Retries that a client makes by itself are not seen.
+
+    Args:
+        fixed: So many, whatever comes of it.
+    """
+
+    run_inline = True
+
+    def __init__(self, fixed: int | None = None) -> None:
+        self.limit = fixed or FIRST
+        self._adapts, self._doubles, self._grows = fixed is None, True, False
+        self._lock = threading.Lock()
+        self._rate = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._calls, self._began = 0, perf_counter()
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        """Count a call, and look again once each run under way has made two."""
+        with self._lock:
+            self._calls += 1
+            if not self._adapts or self._calls < 2 * self.limit:
+                return
+            rate = self._calls / (perf_counter() - self._began)
+            if not self._doubles:
+                self.limit += self._grows
+            elif rate > WORTH * self._rate:
+                self._rate, self.limit = rate, 2 * self.limit
+            else:  # the half did as well
+                self._doubles, self.limit = False, self.limit // 2
+            self.limit = min(self.limit, MOST)
+            self._begin()
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        """Make it half as many where the server asks for fewer, once for the calls that were under way."""
+        with self._lock:
+            if self._adapts and _status(error) in TOO_MANY and (self._calls or self._doubles):
+                self._doubles, self._grows, self.limit = False, True, max(self.limit // 2, 1)
+                self._begin()
+
+
+def _status(error: BaseException) -> int | None:
+    response = getattr(error, "response", None)
+    return getattr(error, "status_code", None) or getattr(response, "status_code", None)
+
+
+async def arun_many(
+    graph: Any,
+    tasks: Iterable[str | Mapping[str, Any]],
+    *,
+    out: str | Path | None = None,
+    concurrency: int | None = None,
+    limits: Mapping[str, Any] | None = None,
+    on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
+) -> list[ManyResult]:
+    """Run a graph on many tasks, as many at once as its models bear; as `run_many`, in the caller's event loop."""
+    with _Batch(tasks, out, concurrency, limits, on_progress) as batch:
+        with _entered(graph) as built:
+            await _work(built, batch.todo, batch.name, concurrency, batch.add)
+        return batch.results()
+
+
+def run_many(
+    graph: Any,
+    tasks: Iterable[str | Mapping[str, Any]],
+    *,
+    out: str | Path | None = None,
+    concurrency: int | None = None,
+    processes: int = 1,
+    limits: Mapping[str, Any] | None = None,
+    on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
+) -> list[ManyResult]:
+    """Run a graph on many tasks, as many at once as its models bear, and return their results in order.
+
+    With `out` each result is on the disk as soon as it is there. Started again with the same tasks it goes on: what has
+    a result is not run again, what failed is, and with a checkpointer a run that was cut off goes on where it was.
+
+    Args:
+        graph: A compiled graph; or a function without arguments that returns one, or that is a context manager which
+            gives one and closes its saver.
+        tasks: Texts, or inputs of the graph; `id` in one names it, and is no part of the input.
+        out: A JSONL file, one `ManyResult` a line, in the order in which they come.
+        concurrency: Runs at once in each process. Default: it finds its own level, which halves when a server asks for
+            fewer calls, and grows while that brings more of them a second.
+        processes: With several, `graph` is a function that can be imported, each process calls it, and the saver is one
+            that they share: a SQLite file or PostgreSQL.
+        limits: Budgets and rounds of each run.
+        on_progress: Called with the progress, and the result that came; once at the beginning.
+
+    Returns:
+        A result for each task. One that raised has its `error`, and stops no other.
+
+    Raises:
+        ValueError: A task is none, an id stands twice, or `out` holds something else.
+        GivenUpError: The first tasks all failed.
+        RuntimeError: Another process writes `out`; or one of several ended, killed say: start again to go on.
+        ConnectionError: The database was lost, or is full.
+
+    Example:
+        >>> from redraft import build_refine_graph, run_many, uses_words
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_refine_graph(ScriptedModel(["Rain."] * 2), verifiers=[uses_words("rain")])
+        >>> [result["stop_reason"] for result in run_many(graph, ["Write about rain.", "And again."])]
+        ['accepted', 'accepted']
+    """
+    if processes == 1:
+        return asyncio.run(
+            arun_many(graph, tasks, out=out, concurrency=concurrency, limits=limits, on_progress=on_progress)
+        )
+    if processes < 1 or hasattr(graph, "ainvoke") or not callable(graph):
+        raise ValueError("several processes each build the graph: give a function that can be imported, not a graph")
+    with _Batch(tasks, out, concurrency, limits, on_progress) as batch:
+        _work_apart(graph, batch, processes, concurrency)
+        return batch.results()
+
+
+class _Batch:
+    """The tasks of a batch, and the results that there are, in a file where there is one."""
+
+    def __init__(
+        self,
+        tasks: Iterable[str | Mapping[str, Any]],
+        out: str | Path | None,
+        concurrency: int | None,
+        limits: Mapping[str, Any] | None,
+        on_progress: Callable[[BatchProgress, ManyResult | None], None],
+    ) -> None:
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
+        self.inputs = _inputs(tasks, limits)
+        self.path = None if out is None else Path(out)
+        self._beside = Path(f"{out}.run")
+        self.on_progress = on_progress
+        self.known: dict[str, ManyResult] = {}
+        self.progress = BatchProgress(len(self.inputs))
+        self.name = f"many-{secrets.token_hex(4)}"
+        self._lock: int | None = None
+        self._file: FileIO | None = None
+
+    def __enter__(self) -> _Batch:
+        try:
+            if self.path is not None:
+                self._open(self.path)
+            for result in self.known.values():
+                self._count(result, known=True)
+            self.on_progress(self.progress, None)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _open(self, path: Path) -> None:
+        # It names the threads that are under way, and goes when all is done.
+        with appended(self._beside) as beside:
+            self._lock = locked(self._beside, f"another process is at work on {path}")
+            name = self._beside.read_text(encoding="utf-8")
+            self.known = self._read(path)
+            self._file = appended(path)
+            self.name = name or self.name
+            beside.truncate(0)
+            beside.write(self.name.encode())
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            if not self.todo:
+                self._beside.unlink(missing_ok=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            if self._beside.exists() and not self._beside.stat().st_size:  # nothing was begun
+                self._beside.unlink()
+
+    @property
+    def todo(self) -> dict[str, Any]:
+        """The inputs without a result, or whose run failed."""
+        done = {name for name, result in self.known.items() if result["error"] is None}
+        return {name: given for name, given in self.inputs.items() if name not in done}
+
+    def add(self, result: ManyResult, at_once: int) -> None:
+        """Keep a result."""
+        self.known[result["id"]] = result
+        if self._file:
+            self._file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+        self.progress.at_once = at_once
+        self._count(result)
+        self.on_progress(self.progress, result)
+        if self.progress.hopeless:
+            raise GivenUpError(f"the first {self.progress.done} tasks all failed; the last one: {result['error']}")
+
+    def results(self) -> list[ManyResult]:
+        """Return the results in the order of the tasks."""
+        return [self.known[name] for name in self.inputs]
+
+    def _count(self, result: ManyResult, *, known: bool = False) -> None:
+        usage, error = result["usage"], result["error"]
+        self.progress.count(
+            good=result["stop_reason"] == "accepted",
+            failed=error is not None,
+            tokens=usage["total_tokens"],
+            cost_usd=usage["cost_usd"],
+            known=known,
+        )
+
+    def _read(self, path: Path) -> dict[str, ManyResult]:
+        """Return the results of a file that need no other run; what it holds beside them is taken out."""
+        known: dict[str, ManyResult] = {}
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        whole = lines[:-1]  # a last one without its end was being written
+        for number, line in enumerate(whole, 1):
+            try:
+                row = json.loads(line)
+                name = row["id"]
+                if ManyResult.__annotations__.keys() != row.keys():
+                    raise ValueError("other fields")  # noqa: TRY301
+            except (ValueError, TypeError, KeyError):
+                raise ValueError(f"{path}, line {number}: this is no result of run_many; name another file") from None
+            if row["error"] is None:
+                known[name] = row
+                if name in self.inputs and row["task"] != _task_in(self.inputs[name]):
+                    raise ValueError(f"{path}, line {number}: the id {name!r} was another task then")
+        if len(known) < len(lines) - 1 or (lines and lines[-1]):
+            write_file(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in known.values()))
+        return {name: row for name, row in known.items() if name in self.inputs}
+
+
+def _inputs(tasks: Iterable[str | Mapping[str, Any]], limits: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return the inputs of the graph by their ids."""
+    if isinstance(tasks, (str, bytes)):
+        raise TypeError("tasks is one text: give several, [text, …]")
+    inputs: dict[str, dict[str, Any]] = {}
+    for number, given in enumerate(tasks, 1):
+        row = {"task": given} if isinstance(given, str) else dict(given)
+        name = row.pop("id", None)
+        if name is None:  # the same wherever it stands, so that a list may grow
+            text = json.dumps(row, sort_keys=True, default=str)
+            name = hashlib.sha256(text.encode()).hexdigest()[:12]
+            name = next(one for at in range(len(inputs) + 1) if (one := f"{name}-{at}" if at else name) not in inputs)
+        if str(name) in inputs:
+            raise ValueError(f"task {number}: the id {name!r} stands twice")
+        if not str(name) or not _task_in(row).strip():
+            raise ValueError(f"task {number} asks for nothing: give a text, or an input with a `task` or `messages`")
+        inputs[str(name)] = {**({"limits": dict(limits)} if limits else {}), **row}
+    return inputs
+
+
+def _task_in(given: Mapping[str, Any]) -> str:
+    task = given.get("task")
+    return task if isinstance(task, str) else json.dumps(given.get("messages") or "", default=str).strip('"')
+
+
+def _entered(graph: Any) -> AbstractContextManager[Any]:
+    """Return what gives the graph, and closes what it needs."""
+    built = graph if hasattr(graph, "ainvoke") else graph()
+    return built if isinstance(built, AbstractContextManager) else nullcontext(built)
+
+
+async def _work(
+    graph: Any,
+    todo: Mapping[str, Any],
+    name: str,
+    concurrency: int | None,
+    tell: Callable[[ManyResult, int], None],
+) -> None:
+    """Run the tasks, and tell of each result as it comes."""
+    pace = Pace(concurrency)
+    waiting, running = iter(todo.items()), set[asyncio.Task[ManyResult]]()
+
+    async def one(task_id: str, given: Mapping[str, Any]) -> ManyResult:
+        thread_id = f"{name}/{task_id}"
+        outcome = await run_one(graph, given, thread_id=thread_id, config={"callbacks": [pace]})
+        output = outcome["output"] or {}
+        return ManyResult(
+            id=task_id,
+            thread_id=thread_id,
+            task=_task_in(given),
+            answer=output.get("answer") or "",
+            stop_reason=output.get("stop_reason"),
+            rounds=output.get("rounds") or 0,
+            score=output.get("score"),
+            accepted_by=output.get("accepted_by"),
+            usage=outcome["usage"],
+            seconds=round(outcome["seconds"], 3),
+            error=outcome["error"] or output.get("error") or (WAITS if "__interrupt__" in output else None),
+        )
+
+    with tuned_gc():
+        try:
+            while True:
+                while len(running) < pace.limit and (following := next(waiting, None)):
+                    running.add(asyncio.create_task(one(*following)))
+                if not running:
+                    return
+                # It may be more at once by then, though no run has ended.
+                ended, running = await asyncio.wait(running, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    tell(task.result(), pace.limit)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+def _work_apart(graph: Callable[[], Any], batch: _Batch, processes: int, concurrency: int | None) -> None:
+    """Run the tasks of a batch in several processes, which build the graph each."""
+    context = multiprocessing.get_context("spawn")
+    told: Any = context.Queue()
+    tasks = [*batch.todo.items()]
+    shares = [dict(tasks[at::processes]) for at in range(min(processes, len(tasks)))]
+    workers = [
+        context.Process(target=_apart, args=(graph, share, batch.name, concurrency, told), daemon=True)
+        for share in shares
+    ]
+    levels: dict[int, int] = {}
+    try:
+        for worker in workers:
+            worker.start()
+        working = len(workers)
+        while working:
+            try:
+                number, result, level = told.get(timeout=1)
+            except Empty:
+                if dead := [one for one in workers if one.exitcode]:
+                    raise RuntimeError(
+                        f"a process of the batch ended with {dead[0].exitcode}; start again to go on"
+                    ) from None
+                continue
+            if isinstance(result, Exception):
+                raise result
+            working -= result is None
+            if result is not None:
+                levels[number] = level
+                batch.add(result, sum(levels.values()))
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+
+def _apart(graph: Callable[[], Any], share: dict[str, Any], name: str, concurrency: int | None, told: Any) -> None:
+    """Work on a share of the tasks in a process of its own."""
+    number = multiprocessing.current_process().pid
+
+    async def work() -> None:
+        with _entered(graph) as built:
+            await _work(built, share, name, concurrency, lambda result, level: told.put((number, result, level)))
+
+    try:
+        asyncio.run(work())
+        told.put((number, None, 0))
+    except KeyboardInterrupt:  # the caller was interrupted too
+        return
+    except Exception as error:
+        told.put((number, RuntimeError(f"{type(error).__name__}: {error}"), 0))

@@ -1,0 +1,50 @@
+"""`redraft run-many`, as typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_many_tasks_are_run_by_one_command(
+    shell: Any, scripted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line is a run that `threads` and `resume` know; the same command goes on, and wrong lines are named."""
+    words = ("--verify", "uses_words:rain", "--max-rounds", "0", "--concurrency", "1")
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "task": "Of rain."}\n\n{"id": "b", "task": "Of snow."}\n')
+    done = shell("run-many", "tasks.jsonl", "--model", scripted("rain", ""), *words)
+    assert done.code == 1
+    assert "2 tasks, 1 accepted, 1 failed" in done.out
+    assert "  b: " in done.out
+    again = shell("run-many", "tasks.jsonl", "--model", scripted("Snow."), *words, "--json")
+    assert (again.code, again.json["accepted"], again.json["failed"]) == (0, 1, 0)
+    rows = {row["id"]: row for row in map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())}
+    assert {name: row["stop_reason"] for name, row in rows.items()} == {"a": "accepted", "b": "max_rounds"}
+    listed = shell("threads", "--json").json
+    assert {one["thread_id"] for one in listed} == {row["thread_id"] for row in rows.values()}
+    assert shell("show", rows["a"]["thread_id"]).code == 0
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Of rain.\nOf rain again.\n"))
+    piped = shell("run-many", "-", "--out", "other.jsonl", "--model", scripted("rain", "rain"), *words)
+    assert "other.jsonl  2/2  accepted 100.0%" in piped.out
+
+    for text, says in (
+        ("", "holds no task"),
+        ('{"task": "x"}\n{"task": 3}\n', "line 2: it has no `task`"),
+        ('{"task": "x"\n', "line 1: not JSON"),
+    ):
+        (tmp_path / "bad.jsonl").write_text(text)
+        refused = shell("run-many", "bad.jsonl", "--model", scripted("rain"))
+        assert refused.code == 2
+        assert says in refused.err
+    for wrong in (("--human",), ("--processes", "2", "--db", "memory")):
+        assert shell("run-many", "tasks.jsonl", "--model", scripted("rain"), *wrong).code == 2
+    lost = shell("run-many", "none.jsonl", "--model", scripted("rain"))
+    assert "none.jsonl" in lost.err

@@ -1,0 +1,183 @@
+"""`run_many`: one graph on many tasks, each result kept as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redraft import arun_many, build_refine_graph, human_critic, open_checkpointer, run_many, uses_words
+from redraft.graphs import GivenUpError, many
+from redraft.graphs.many import Pace
+from redraft.models import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TASKS = ["Write about rain.", {"id": "mine", "task": "Write of rain."}, "Write about rain."]
+
+
+class BusyError(Exception):
+    """What a client raises where a server asks for fewer calls."""
+
+    status_code = 429
+
+
+def graph_of(model: Any, **options: Any) -> Any:
+    """A loop that wants one word."""
+    return build_refine_graph(model, verifiers=[uses_words("rain")], limits={"max_rounds": 1}, **options)
+
+
+@contextmanager
+def in_a_process(db: Path, *, dies: bool = False) -> Iterator[Any]:
+    """What each of several processes calls."""
+    if dies:
+        os._exit(7)
+    with open_checkpointer(str(db)) as saver:
+        yield graph_of(ScriptedModel(["rain"] * 20), checkpointer=saver)
+
+
+def test_each_task_has_a_result_and_what_failed_is_run_again(tmp_path: Path) -> None:
+    """Results are lines of a file, and come back in order; the second start runs what failed, and what is new."""
+    out, seen = tmp_path / "out.jsonl", list[Any]()
+    model = ScriptedModel(["rain", ValueError("no"), "Snow.", "rain again"])
+    with open_checkpointer("memory") as saver:
+        graph = graph_of(model, checkpointer=saver)
+        results = run_many(
+            graph, TASKS, out=out, concurrency=1, on_progress=lambda progress, one: seen.append((progress.done, one))
+        )
+        assert [one["stop_reason"] for one in results] == ["accepted", None, "accepted"]
+        assert results[1]["error"] == "ValueError: no"
+        assert [one["id"] for one in results][1] == "mine"
+        assert results[2]["id"] == f"{results[0]['id']}-1"
+        assert [done for done, _ in seen] == [0, 1, 2, 3]
+        assert [json.loads(line) for line in out.read_text().splitlines()] == results
+        calls = len(model.calls)
+
+        later = ScriptedModel(["It rains: rain.", "rain, too"])
+        again = run_many(graph_of(later, checkpointer=saver), [*TASKS, "One more."], out=out, concurrency=1)
+    assert calls == 4
+    assert len(later.calls) == 2
+    assert [one["error"] for one in again] == [None] * 4
+    assert again[0] == results[0]
+    assert again[1]["thread_id"] == results[1]["thread_id"]
+    assert len(out.read_text().splitlines()) == 4
+    assert not (tmp_path / "out.jsonl.run").exists()
+
+
+async def test_a_batch_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    """A draft that was paid for is judged and not written again, though its task has no result yet."""
+    out, reached = tmp_path / "out.jsonl", asyncio.Event()
+
+    class Stalls(ScriptedModel):
+        async def _agenerate(self, messages: Any, *rest: Any, **given: Any) -> Any:
+            if len(self.calls) == 2:
+                reached.set()
+                await asyncio.Event().wait()
+            return await super()._agenerate(messages, *rest, **given)
+
+    with open_checkpointer("memory") as saver:
+        stalls = graph_of(Stalls(["rain", "Snow."]), checkpointer=saver)
+        running = asyncio.create_task(arun_many(stalls, ["One.", "Two."], out=out, concurrency=1))
+        await reached.wait()
+        with pytest.raises(RuntimeError, match="another process is at work"):
+            await arun_many(stalls, ["One.", "Two."], out=out)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        out.write_bytes(out.read_bytes() + b'{"id": "torn')
+        model = ScriptedModel(["rain at last"])
+        results = await arun_many(graph_of(model, checkpointer=saver), ["One.", "Two."], out=out)
+    assert [(one["answer"], one["rounds"]) for one in results] == [("rain", 0), ("Snow. rain at last", 1)]
+    assert len(model.calls) == 1
+    assert results[1]["usage"]["calls"] == 2
+
+
+def test_what_is_no_task_and_no_result_is_refused(tmp_path: Path) -> None:
+    """Each refusal says what is wrong, before anything is paid; when all fails the rest is not tried."""
+    out, model = tmp_path / "out.jsonl", ScriptedModel(["rain"] * 9)
+    graph = graph_of(model)
+    for tasks, says in (
+        ([" "], "task 1 asks for nothing"),
+        ([{"id": "a", "task": "x"}, {"id": "a", "task": "y"}], "task 2: the id 'a' stands twice"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            run_many(graph, tasks, out=out)
+    with pytest.raises(TypeError, match="tasks is one text"):
+        run_many(graph, "x")
+    with pytest.raises(ValueError, match="concurrency must be 1 or more"):
+        run_many(graph, ["x"], concurrency=0)
+    with pytest.raises(ValueError, match="several processes each build the graph"):
+        run_many(graph, ["x"], processes=2)
+    out.write_text('{"id": "a"}\n')
+    with pytest.raises(ValueError, match=r"line 1: this is no result of run_many"):
+        run_many(graph, ["x"], out=out)
+    assert out.read_text() == '{"id": "a"}\n'
+    out.unlink()
+    run_many(graph, [{"id": "a", "task": "x"}], out=out)
+    with pytest.raises(ValueError, match="the id 'a' was another task then"):
+        run_many(graph, [{"id": "a", "task": "y"}], out=out)
+    with pytest.raises(GivenUpError, match=r"the first 5 tasks all failed; the last one: .*refused"):
+        run_many(graph_of(ScriptedModel([ConnectionError("refused")] * 9)), map(str, range(9)), concurrency=1)
+    asks = build_refine_graph(ScriptedModel(["rain"]), critics=[human_critic()])
+    with open_checkpointer("memory") as saver:
+        (waits,) = run_many(asks.copy({"checkpointer": saver}), ["x"])
+    assert "waits for a person" in str(waits["error"])
+
+
+def test_the_number_of_runs_at_once_finds_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many while that brings more calls a second; half when the server asks for fewer; then one by one."""
+    now = 0.0
+    monkeypatch.setattr(many, "perf_counter", lambda: now)
+
+    def calls(pace: Pace, most: int) -> None:
+        """So many calls as are looked at together, of which a server makes `most` at once, in a second each."""
+        nonlocal now
+        for _ in range(2 * pace.limit):
+            now += 1 / min(pace.limit, most)
+            pace.on_llm_end(None)
+
+    pace = Pace()
+    levels = [pace.limit]
+    for _ in range(5):
+        calls(pace, 16)
+        levels.append(pace.limit)
+    assert levels == [8, 16, 32, 16, 16, 16]
+
+    pace = Pace()
+    calls(pace, 1000)
+    pace.on_llm_error(ValueError("a bad request"))
+    assert pace.limit == 16
+    for _ in range(3):  # of the calls that were under way
+        pace.on_llm_error(BusyError())
+    assert pace.limit == 8
+    calls(pace, 1000)
+    assert pace.limit == 9
+
+    fixed = Pace(3)
+    calls(fixed, 1000)
+    fixed.on_llm_error(BusyError())
+    assert fixed.limit == 3
+
+
+@pytest.mark.slow
+def test_several_processes_share_the_tasks(tmp_path: Path) -> None:
+    """Each has its part of the tasks and the same database; where one dies the same call goes on."""
+    out, db = tmp_path / "out.jsonl", tmp_path / "runs.sqlite"
+    tasks = [f"Write {number} about rain." for number in range(8)]
+    with pytest.raises(RuntimeError, match="a process of the batch ended with 7; start again to go on"):
+        run_many(partial(in_a_process, db, dies=True), tasks, out=out, processes=2)
+    levels = list[int]()
+    results = run_many(
+        partial(in_a_process, db), tasks, out=out, processes=2, on_progress=lambda one, _: levels.append(one.at_once)
+    )
+    assert [one["task"] for one in results] == tasks
+    assert {one["stop_reason"] for one in results} == {"accepted"}
+    assert max(levels) >= 16
+    with open_checkpointer(str(db)) as saver:
+        assert len(saver.runs.ids()) == 8
