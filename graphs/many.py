@@ -11,6 +11,7 @@ import secrets
 import sqlite3
 import sys
 import threading
+from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing_extensions import TypedDict
 
 from .._files import appended, locked, write_file
 from ..state.collector import tuned_gc
+from ..state.dual import finish
 from ..state.masking import masked
 from ..state.storage.journal import UnkeptReplyError
 from ..state.summary import usage_total
@@ -170,7 +172,7 @@ class BatchProgress:
         return (perf_counter() - self.started) / fresh * (self.total - self.done) if fresh else None
 
 
-class Pace(BaseCallbackHandler):
+class Pace:
     """Finds how many runs at once the models of a batch bear, by what becomes of their calls.
 
     Twice as many while that brings more calls a second; half as many when a server asks for fewer (429, 503, 529); from
@@ -179,8 +181,6 @@ class Pace(BaseCallbackHandler):
     Args:
         fixed: So many, whatever comes of it.
     """
-
-    run_inline = True
 
     def __init__(self, fixed: int | None = None) -> None:
         self.limit = fixed or FIRST
@@ -192,7 +192,7 @@ class Pace(BaseCallbackHandler):
     def _begin(self) -> None:
         self._calls, self._began = 0, perf_counter()
 
-    def on_llm_end(self, response: Any, **_: Any) -> None:
+    def answered(self) -> None:
         """Count a call, and look again once each run under way has made two."""
         with self._lock:
             self._calls += 1
@@ -208,12 +208,31 @@ class Pace(BaseCallbackHandler):
             self.limit = min(self.limit, MOST)
             self._begin()
 
-    def on_llm_error(self, error: BaseException, **_: Any) -> None:
-        """Make it half as many where the server asks for fewer, once for the calls that were under way."""
+    def refused(self) -> None:
+        """Make it half as many, once for the calls that were under way."""
         with self._lock:
-            if self._adapts and _status(error) in TOO_MANY and (self._calls or self._doubles):
+            if self._adapts and (self._calls or self._doubles):
                 self._doubles, self._grows, self.limit = False, True, max(self.limit // 2, 1)
                 self._begin()
+
+
+class _Watched(BaseCallbackHandler):
+    """Tells the pace what becomes of the calls of one run."""
+
+    run_inline = True
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.refused = False
+        """A server asked for fewer calls."""
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        self.pace.answered()
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        if _status(error) in TOO_MANY:
+            self.refused = True
+            self.pace.refused()
 
 
 def _status(error: BaseException) -> int | None:
@@ -250,7 +269,8 @@ def run_many(
     """Run a graph on many tasks, as many at once as its models bear, and return their results in order.
 
     With `out` each result is on the disk as soon as it is there. Started again with the same tasks it goes on: what has
-    a result is not run again, what failed is, and with a checkpointer a run that was cut off goes on where it was.
+    a result is not run again, what failed is, and with a checkpointer a run that was cut off goes on where it was. What
+    failed since a server asked for fewer calls is tried once more in any case, after the others.
 
     Args:
         graph: A compiled graph; or a function without arguments that returns one, or that is a context manager which
@@ -281,9 +301,7 @@ def run_many(
         ['accepted', 'accepted']
     """
     if processes == 1:
-        return asyncio.run(
-            arun_many(graph, tasks, out=out, concurrency=concurrency, limits=limits, on_progress=on_progress)
-        )
+        return finish(arun_many(graph, tasks, out=out, concurrency=concurrency, limits=limits, on_progress=on_progress))
     if processes < 1 or hasattr(graph, "ainvoke") or not callable(graph):
         raise ValueError("several processes each build the graph: give a function that can be imported, not a graph")
     with _Batch(tasks, out, concurrency, limits, on_progress) as batch:
@@ -440,12 +458,20 @@ async def _work(
 ) -> None:
     """Run the tasks, and tell of each result as it comes."""
     pace = Pace(concurrency)
-    waiting, running = iter(todo.items()), set[asyncio.Task[ManyResult]]()
+    waiting = deque[tuple[str, Any, Usage | None]]((*one, None) for one in todo.items())
+    running = set[asyncio.Task[ManyResult | None]]()
+    some_worked = False
 
-    async def one(task_id: str, given: Mapping[str, Any]) -> ManyResult:
-        thread_id = f"{name}/{task_id}"
-        outcome = await run_one(graph, given, thread_id=thread_id, config={"callbacks": [pace]})
+    async def one(task_id: str, given: Mapping[str, Any], earlier: Usage | None) -> ManyResult | None:
+        thread_id, watched = f"{name}/{task_id}", _Watched(pace)
+        outcome = await run_one(graph, given, thread_id=thread_id, config={"callbacks": [watched]})
         output = outcome["output"] or {}
+        error = outcome["error"] or output.get("error") or (WAITS if "__interrupt__" in output else None)
+        if error and watched.refused and some_worked and earlier is None:
+            waiting.append((task_id, given, outcome["usage"]))  # once more, after the others
+            return None
+        # A thread knows what it cost before.
+        used = [outcome["usage"]] if earlier is None or graph.checkpointer else [earlier, outcome["usage"]]
         return ManyResult(
             id=task_id,
             thread_id=thread_id,
@@ -455,22 +481,22 @@ async def _work(
             rounds=output.get("rounds") or 0,
             score=output.get("score"),
             accepted_by=output.get("accepted_by"),
-            usage=outcome["usage"],
+            usage=add_usage(used),
             seconds=round(outcome["seconds"], 3),
-            error=outcome["error"] or output.get("error") or (WAITS if "__interrupt__" in output else None),
+            error=error,
         )
 
     with tuned_gc():
         try:
-            while True:
-                while len(running) < pace.limit and (following := next(waiting, None)):
-                    running.add(asyncio.create_task(one(*following)))
-                if not running:
-                    return
+            while waiting or running:
+                while waiting and len(running) < pace.limit:
+                    running.add(asyncio.create_task(one(*waiting.popleft())))
                 # It may be more at once by then, though no run has ended.
                 ended, running = await asyncio.wait(running, timeout=1, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
-                    tell(task.result(), pace.limit)
+                    if (result := task.result()) is not None:
+                        some_worked = some_worked or result["error"] is None
+                        tell(result, pace.limit)
         finally:
             for task in running:
                 task.cancel()

@@ -140,7 +140,7 @@ def test_the_number_of_runs_at_once_finds_its_level(monkeypatch: pytest.MonkeyPa
         nonlocal now
         for _ in range(2 * pace.limit):
             now += 1 / min(pace.limit, most)
-            pace.on_llm_end(None)
+            pace.answered()
 
     pace = Pace()
     levels = [pace.limit]
@@ -151,18 +151,31 @@ def test_the_number_of_runs_at_once_finds_its_level(monkeypatch: pytest.MonkeyPa
 
     pace = Pace()
     calls(pace, 1000)
-    pace.on_llm_error(ValueError("a bad request"))
-    assert pace.limit == 16
     for _ in range(3):  # of the calls that were under way
-        pace.on_llm_error(BusyError())
+        pace.refused()
     assert pace.limit == 8
     calls(pace, 1000)
     assert pace.limit == 9
 
     fixed = Pace(3)
     calls(fixed, 1000)
-    fixed.on_llm_error(BusyError())
+    fixed.refused()
     assert fixed.limit == 3
+
+
+async def test_what_a_server_refused_is_tried_once_more(tmp_path: Path) -> None:
+    """A run that ended with 429 waits until the others are done, and then goes on; any other failure stays."""
+    model = ScriptedModel(["rain", BusyError("slow down"), ValueError("no"), "rain", "rain at last"])
+    seen = list[str]()
+    results = await arun_many(
+        graph_of(model),
+        ["One.", "Two.", "Three.", "Four."],
+        concurrency=1,
+        on_progress=lambda _, one: seen.append(one["task"] if one else ""),
+    )
+    assert seen == ["", "One.", "Three.", "Four.", "Two."]
+    assert [one["error"] for one in results] == [None, None, "ValueError: no", None]
+    assert results[1]["answer"] == "rain at last"
 
 
 @pytest.mark.slow
