@@ -248,6 +248,15 @@ COMMANDS = (
         ),
     ),
     LazyCommand(
+        "profile",
+        ".commands_threads:profile",
+        "Show where the seconds and tokens of runs went: who wrote, who judged, programs and saving, people.",
+        (
+            "redraft profile run-1f0c",
+            "redraft profile --db results/self-refine/runs.sqlite    all its threads",
+        ),
+    ),
+    LazyCommand(
         "show",
         ".commands_threads:show",
         "Show what a thread came to: its task, every draft with what was said about it, and the answer.",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..problems import DEFAULT_DB, BadInputError, ProblemError, RunStoppedError, bad_input
-from ..sessions import any_reader, known_id, listing, opened, read_thread
+from ..sessions import any_reader, every_row, known_id, listing, opened, read_thread
 from ..views.console import Screen
 from ..views.drafts import ReadThread, diff_facts, read_values
 from ..views.timeline import timeline_facts, tree_facts, tree_table
@@ -31,7 +31,7 @@ from .thread_views import (
     show_threads,
 )
 
-__all__ = ["diff", "file_name", "history", "html", "replay", "show", "threads", "tree"]
+__all__ = ["diff", "file_name", "history", "html", "profile", "replay", "show", "threads", "tree"]
 
 
 def threads(
@@ -69,6 +69,27 @@ def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -
     Screen(as_json=as_json).result(
         data, lambda screen: show_history(screen, steps, facts=facts, thread_id=thread_id, db=db)
     )
+
+
+def profile(
+    thread_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Threads; default: all of the database, as one.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show where the seconds and tokens of runs went: who wrote, who judged, programs and saving, people.
+
+    Of an evaluation it is the database in its folder: `redraft profile --db results/self-refine/runs.sqlite`.
+    """
+    from ...state import Thread
+    from ..views.profile import profile_of
+    from .thread_views import show_profile
+
+    with opened(db, read_only=True) as saver, bad_input():
+        ids = [known_id(saver, name) for name in thread_ids or ()] or [row.thread_id for row in every_row(saver.runs)]
+        data = profile_of(Thread(any_reader(saver, one), one).history() for one in ids)
+    Screen(as_json=as_json).result(data, lambda screen: show_profile(screen, data))
 
 
 def show(

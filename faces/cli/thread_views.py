@@ -18,7 +18,18 @@ from ...state.threads.diffs import Change, Diff
 from ..problems import command
 from ..views.console import Screen, one_line, plain_table, safe, show_event, show_requirements, terminal_width
 from ..views.timeline import stop_text
-from ..views.wording import amount, cost_words, moved, reason_style, score_of, seconds, size, stripped_words
+from ..views.wording import (
+    amount,
+    cost_words,
+    money,
+    moved,
+    percent,
+    reason_style,
+    score_of,
+    seconds,
+    size,
+    stripped_words,
+)
 from .running import RESULT_KEYS, show_outcome, sources_of
 
 if TYPE_CHECKING:
@@ -36,11 +47,14 @@ __all__ = [
     "show_diff",
     "show_drafts",
     "show_history",
+    "show_profile",
     "show_replay",
     "show_threads",
 ]
 
 
+LEAST = 0.005
+"""Share of the time from which on a line says where it went."""
 WIDE = 110
 """Characters of a screen that has room for all columns."""
 
@@ -104,6 +118,28 @@ def branch_data(branch: ThreadTree) -> dict[str, Any]:
         **{key: row.get(key) for key in columns},
         "children": [branch_data(child) for child in branch.children],
     }
+
+
+def show_profile(screen: Screen, data: Mapping[str, Any]) -> None:
+    """Print where time and tokens went, as `profile_of` says: who called models, then what else took time."""
+    whole = max(data["seconds"], sum(row["usage"]["seconds"] for row in data["models"]), 1e-9)
+    names = ("where", "who", "calls", "time", "share", "tokens in", "cached", "out", "cost")
+    table = plain_table(*names, right=names[2:])
+    for row in data["models"]:
+        usage = row["usage"]
+        read = usage.get("cache_read_tokens", 0)
+        counts = [f"{count:,}" for count in (usage["input_tokens"], read, usage["output_tokens"])]
+        took = [seconds(usage["seconds"]), percent(usage["seconds"] / whole)]
+        table.add_row(row["node"], safe(row["by"]), f"{usage['calls']:,}", *took, *counts, money(usage["cost_usd"]))
+    for node, took in data["rest"].items():
+        if took < LEAST * whole:
+            continue
+        table.add_row(node, "programs, saving", "", seconds(took), percent(took / whole), "", "", "", "")
+    screen.put(table)
+    spent = [amount(data["threads"], "thread"), seconds(data["seconds"])]
+    spent += [amount(data["usage"]["total_tokens"], "token"), money(data["usage"]["cost_usd"])]
+    spent += [f"{seconds(data['person_seconds'])} for a person"] if data["person_seconds"] else []
+    screen.line(("in all: ", "bold"), " · ".join(spent))
 
 
 def show_history(

@@ -44,6 +44,14 @@ def test_a_run_is_listed_shown_forked_resumed_and_compared(shell: Any, scripted:
     assert [step["node"] for step in steps][-5:] == ["feedback", "check", "refine", "feedback", "check"]
     assert "These words are missing: river." in shell("history", "first", *at).out
 
+    spent = shell("profile", "first", "--json", *at).json
+    assert [(one["node"], one["usage"]["calls"]) for one in sorted(spent["models"], key=lambda one: one["node"])] == [
+        ("generate", 1),
+        ("refine", 1),
+    ]
+    assert spent["usage"]["total_tokens"] == row["total_tokens"]
+    assert "in all: 1 thread" in shell("profile", *at).out
+
     shown = shell("show", "first", "--round", "0", "--json", *at).json
     assert (shown["round"], shown["text"]) == (0, "A lamp.")
     assert "A lamp by the river." in shell("show", "first", *at).out
