@@ -28,7 +28,7 @@ from ..state.dual import finish
 from ..state.masking import masked
 from ..state.storage.journal import UnkeptReplyError
 from ..state.summary import usage_total
-from ..state.threads.kind import compared
+from ..state.threads.kind import compared, differences, kind_of
 from ..state.threads.thread import Thread
 from ..state.usage import NO_USAGE, Usage, add_usage
 
@@ -250,9 +250,9 @@ async def arun_many(
     on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
 ) -> list[ManyResult]:
     """Run a graph on many tasks, as many at once as its models bear; as `run_many`, in the caller's event loop."""
-    with _Batch(tasks, out, concurrency, limits, on_progress) as batch:
-        with _entered(graph) as built:
-            await _work(built, batch.todo, batch.name, concurrency, batch.add)
+    given: Any = {"out": out, "concurrency": concurrency, "limits": limits, "on_progress": on_progress}
+    with _entered(graph) as built, _Batch(tasks, **given, made_by=_made_by(built)) as batch:
+        await _work(built, batch.todo, batch.name, concurrency, batch.add)
         return batch.results()
 
 
@@ -288,7 +288,8 @@ def run_many(
         A result for each task. One that raised has its `error`, and stops no other.
 
     Raises:
-        ValueError: A task is none, an id stands twice, or `out` holds something else.
+        ValueError: A task is none, an id stands twice, or `out` holds something else, or results of another graph
+            (beside it, `out.run` says of which).
         GivenUpError: The first tasks all failed.
         RuntimeError: Another process writes `out`; or one of several ended, killed say: start again to go on.
         ConnectionError: The database was lost, or is full.
@@ -300,11 +301,14 @@ def run_many(
         >>> [result["stop_reason"] for result in run_many(graph, ["Write about rain.", "And again."])]
         ['accepted', 'accepted']
     """
+    given: Any = {"out": out, "concurrency": concurrency, "limits": limits, "on_progress": on_progress}
     if processes == 1:
-        return finish(arun_many(graph, tasks, out=out, concurrency=concurrency, limits=limits, on_progress=on_progress))
+        return finish(arun_many(graph, tasks, **given))
     if processes < 1 or hasattr(graph, "ainvoke") or not callable(graph):
         raise ValueError("several processes each build the graph: give a function that can be imported, not a graph")
-    with _Batch(tasks, out, concurrency, limits, on_progress) as batch:
+    with _entered(graph) as built:
+        made_by = _made_by(built)
+    with _Batch(tasks, **given, made_by=made_by) as batch:
         _work_apart(graph, batch, processes, concurrency)
         return batch.results()
 
@@ -315,16 +319,18 @@ class _Batch:
     def __init__(
         self,
         tasks: Iterable[str | Mapping[str, Any]],
+        *,
         out: str | Path | None,
         concurrency: int | None,
         limits: Mapping[str, Any] | None,
         on_progress: Callable[[BatchProgress, ManyResult | None], None],
+        made_by: Mapping[str, Any],
     ) -> None:
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
         self.inputs = _inputs(tasks, limits)
         self.path = None if out is None else Path(out)
-        self._beside = Path(f"{out}.run")
+        self.made_by = {**made_by, **({"limits": {**limits}} if limits else {})} if made_by else {}
         self.on_progress = on_progress
         self.known: dict[str, ManyResult] = {}
         self.progress = BatchProgress(len(self.inputs))
@@ -345,25 +351,23 @@ class _Batch:
         return self
 
     def _open(self, path: Path) -> None:
-        # It names the threads that are under way, and goes when all is done.
-        with appended(self._beside) as beside:
-            self._lock = locked(self._beside, f"another process is at work on {path}")
-            name = self._beside.read_text(encoding="utf-8")
+        beside = path.with_name(f"{path.name}.run")  # whose results these are
+        with appended(beside) as file:
+            self._lock = locked(beside, f"another process is at work on {path}")
+            said = _json_in(beside.read_bytes()) if path.exists() else {}
+            if other := differences(said.get("made_by") or {}, self.made_by):
+                raise ValueError(f"{path} holds results of another graph: {other[0]}; name another file")
             self.known = self._read(path)
             self._file = appended(path)
-            self.name = name or self.name
-            beside.truncate(0)
-            beside.write(self.name.encode())
+            self.name = str(said.get("name") or self.name)
+            file.truncate(0)
+            file.write(json.dumps({"name": self.name, "made_by": self.made_by}, default=str).encode())
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
-            if not self.todo:
-                self._beside.unlink(missing_ok=True)
         if self._lock is not None:
             os.close(self._lock)
-            if self._beside.exists() and not self._beside.stat().st_size:  # nothing was begun
-                self._beside.unlink()
 
     @property
     def todo(self) -> dict[str, Any]:
@@ -380,7 +384,8 @@ class _Batch:
         self._count(result)
         self.on_progress(self.progress, result)
         if self.progress.hopeless:
-            raise GivenUpError(f"the first {self.progress.done} tasks all failed; the last one: {result['error']}")
+            fresh = self.progress.done - self.progress.known
+            raise GivenUpError(f"the first {fresh} tasks all failed; the last one: {result['error']}")
 
     def results(self) -> list[ManyResult]:
         """Return the results in the order of the tasks."""
@@ -416,6 +421,19 @@ class _Batch:
         if len(known) < len(lines) - 1 or (lines and lines[-1]):
             write_file(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in known.values()))
         return {name: row for name, row in known.items() if name in self.inputs}
+
+
+def _json_in(data: bytes) -> dict[str, Any]:
+    """Return an object that a file holds; an empty one where it can't be read."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _made_by(graph: Any) -> Mapping[str, Any]:
+    return kind_of(graph).fingerprint if hasattr(graph, "channels") else {}
 
 
 def _inputs(tasks: Iterable[str | Mapping[str, Any]], limits: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 from contextlib import contextmanager
 from functools import partial
@@ -36,7 +37,7 @@ def graph_of(model: Any, **options: Any) -> Any:
 @contextmanager
 def in_a_process(db: Path, *, dies: bool = False) -> Iterator[Any]:
     """What each of several processes calls."""
-    if dies:
+    if dies and multiprocessing.parent_process():
         os._exit(7)
     with open_checkpointer(str(db)) as saver:
         yield graph_of(ScriptedModel(["rain"] * 20), checkpointer=saver)
@@ -67,7 +68,8 @@ def test_each_task_has_a_result_and_what_failed_is_run_again(tmp_path: Path) -> 
     assert again[0] == results[0]
     assert again[1]["thread_id"] == results[1]["thread_id"]
     assert len(out.read_text().splitlines()) == 4
-    assert not (tmp_path / "out.jsonl.run").exists()
+    with pytest.raises(ValueError, match=r"holds results of another graph: another critic uses_words"):
+        run_many(build_refine_graph(later, verifiers=[uses_words("snow")]), TASKS, out=out)
 
 
 async def test_a_batch_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
