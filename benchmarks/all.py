@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "prompt_cache": (QUICK, ()),
     "serving": (QUICK, ()),
     "processes": (QUICK, ()),
+    "run_many": (QUICK, ()),
     "sandbox_latency": (QUICK, ()),
     "crash/killing": (QUICK, ()),
     "crash/histories": (QUICK, ()),

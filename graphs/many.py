@@ -249,7 +249,27 @@ async def arun_many(
     limits: Mapping[str, Any] | None = None,
     on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
 ) -> list[ManyResult]:
-    """Run a graph on many tasks, as many at once as its models bear; as `run_many`, in the caller's event loop."""
+    """Run a graph on many tasks as `run_many` does, in the caller's event loop.
+
+    Args:
+        graph: As in `run_many`, like the rest.
+        tasks: What to run it on.
+        out: Where results are kept.
+        concurrency: Runs at once.
+        limits: Of each run.
+        on_progress: Called as results come.
+
+    Raises:
+        ValueError: As `run_many`, like the other errors.
+
+    Example:
+        >>> import asyncio
+        >>> from redraft import arun_many, build_refine_graph, uses_words
+        >>> from redraft.models import ScriptedModel
+        >>> graph = build_refine_graph(ScriptedModel(["Rain."]), verifiers=[uses_words("rain")])
+        >>> asyncio.run(arun_many(graph, ["Write about rain."]))[0]["answer"]
+        'Rain.'
+    """
     given: Any = {"out": out, "concurrency": concurrency, "limits": limits, "on_progress": on_progress}
     with _entered(graph) as built, _Batch(tasks, **given, made_by=_made_by(built)) as batch:
         await _work(built, batch.todo, batch.name, concurrency, batch.add)

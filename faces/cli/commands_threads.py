@@ -83,7 +83,7 @@ def profile(
     Of an evaluation it is the database in its folder: `redraft profile --db results/self-refine/runs.sqlite`.
     """
     from ...state import Thread
-    from ..views.profile import profile_of
+    from ..views.where_time_went import profile_of
     from .thread_views import show_profile
 
     with opened(db, read_only=True) as saver, bad_input():

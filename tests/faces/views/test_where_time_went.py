@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redraft.faces.views.profile import profile_of
+from redraft.faces.views.where_time_went import profile_of
 from redraft.state.threads.history import HistoryStep
 from redraft.state.usage import NO_USAGE
 
