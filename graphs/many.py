@@ -510,19 +510,7 @@ async def _work(
             return None
         # A thread knows what it cost before.
         used = [outcome["usage"]] if earlier is None or graph.checkpointer else [earlier, outcome["usage"]]
-        return ManyResult(
-            id=task_id,
-            thread_id=thread_id,
-            task=_task_in(given),
-            answer=output.get("answer") or "",
-            stop_reason=output.get("stop_reason"),
-            rounds=output.get("rounds") or 0,
-            score=output.get("score"),
-            accepted_by=output.get("accepted_by"),
-            usage=add_usage(used),
-            seconds=round(outcome["seconds"], 3),
-            error=error,
-        )
+        return _result(task_id, thread_id, given, {**outcome, "usage": add_usage(used), "error": error})
 
     with tuned_gc():
         try:
@@ -539,6 +527,23 @@ async def _work(
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+
+def _result(task_id: str, thread_id: str, given: Mapping[str, Any], outcome: Outcome) -> ManyResult:
+    output = outcome["output"] or {}
+    return ManyResult(
+        id=task_id,
+        thread_id=thread_id,
+        task=_task_in(given),
+        answer=output.get("answer") or "",
+        stop_reason=output.get("stop_reason"),
+        rounds=output.get("rounds") or 0,
+        score=output.get("score"),
+        accepted_by=output.get("accepted_by"),
+        usage=outcome["usage"],
+        seconds=round(outcome["seconds"], 3),
+        error=outcome["error"],
+    )
 
 
 def _work_apart(graph: Callable[[], Any], batch: _Batch, processes: int, concurrency: int | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..state.checked_channels import append_events
 from ..state.critique import Critique
+from ..state.dual import Do, adrive, at_once, drive
 from ..state.events import Event, failure, frozen, requirement
-from ..state.stopping import rounds_allowed, spent_budget
+from ..state.stopping import BUDGETS, rounds_allowed, spent_budget
 from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, about_untold, in_order, own_checks, read_critiques
@@ -18,15 +20,16 @@ from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 from .writing.prompts import standing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
-    from ..state.dual import Do
     from .runtime.meter import Prices
 
 __all__ = ["CriticsAfter", "feedback"]
 
+_Answer: TypeAlias = "tuple[list[dict[str, Any]], bool, bool]"
+"""The events of a critic's answer, whether there is none, and whether the draft was edited."""
 CriticsAfter = Literal["undecided", "always"]
 
 
@@ -44,10 +47,11 @@ def feedback(
 
     Verifiers decide where there are any: all run, all must pass, and no other critic is asked; one that can't tell
     returns `None`, and is as if it were not there. A calibrated judge that accepts decides too; one that may not say
-    leaves it to the next critic, then to a person. A critic that has already answered for this draft is not asked
-    again, so neither a resumed run nor a rejected revision pays twice. Once a budget is spent no further critic is
-    asked, verifiers excepted. A draft that a person edits is the next revision: verifiers check it, that person accepts
-    it, and who is asked after them is asked about it.
+    leaves it to the next critic, then to a person. Models that are asked in any case are asked side by side in async
+    runs without a budget. A critic that has already answered for this draft is not asked again, so neither a resumed
+    run nor a rejected revision pays twice. Once a budget is spent no further critic is asked, verifiers excepted. A
+    draft that a person edits is the next revision: verifiers check it, that person accepts it, and who is asked after
+    them is asked about it.
 
     A standing requirement stands with the task that critics are given. Its own verifiers are asked with the others; of
     one that has none, and that nobody has said anything about, the first judge that can be is asked by its name, where
@@ -87,8 +91,10 @@ def feedback(
                     continue
                 if not critic.verifier and spent_budget(judging.events, state["limits"]):
                     break
-                emit(kind="start", node=name, round=attempt.round, by=critic.name)
-                news, failed, edited = yield from _asked(critic, attempt, judging, config, node=name, prices=prices)
+                asked = _side_by_side([critic, *queue], attempt, state["limits"], answered)
+                del queue[: len(asked) - 1]
+                given: Any = {"node": name, "prices": prices}
+                news, failed, edited = yield from _together(asked, attempt, judging, config, **given)
                 if not news:
                     continue
                 judging.add(news)
@@ -111,6 +117,30 @@ def _to_be_asked(
     """Return the critics to ask about a draft: after a person has answered, the verifiers of requirements."""
     own = own_checks(events) if attempt.requirements and not people else []
     return own if attempt.seen_by_person and not again else [*own, *ranked]
+
+
+def _side_by_side(
+    queue: Sequence[NamedCritic], attempt: Attempt, limits: Mapping[str, Any], answered: Collection[str]
+) -> list[NamedCritic]:
+    """Return the first critic, with the models behind it that are asked whatever it says: then none waits for it.
+
+    A budget may end before the next, and of a requirement the first judge may have said what there is to say.
+    """
+    if len(queue) < 2 or attempt.requirements or any(limits[name] is not None for name in BUDGETS):
+        return [queue[0]]
+    models = [*takewhile(lambda one: one.is_model and one.name not in answered, queue)]
+    return models or [queue[0]]
+
+
+def _together(
+    critics: Sequence[NamedCritic], attempt: Attempt, judging: _Judging, config: RunnableConfig, **given: Any
+) -> Generator[Do, Any, _Answer]:
+    """Ask critics at once; in a sync run one by one, since their models may not bear threads."""
+    calls = [_asked(critic, attempt, judging, config, **given) for critic in critics]
+    if len(calls) == 1:
+        return (yield from calls[0])
+    answers = yield at_once([Do(drive, adrive, (asking,)) for asking in calls], most_threads=1)
+    return [event for news, _, _ in answers for event in news], any(failed for _, failed, _ in answers), False
 
 
 def _critics_heard(attempt: Attempt) -> set[str]:
@@ -184,8 +214,9 @@ def _asked(
     *,
     node: str,
     prices: Prices | None = None,
-) -> Generator[Do, Any, tuple[list[dict[str, Any]], bool, bool]]:
+) -> Generator[Do, Any, _Answer]:
     """Ask one critic; return the events of the answer, whether there is none, and whether the draft was edited."""
+    emit(kind="start", node=node, round=attempt.round, by=critic.name)
     state = judging.state
     question, named = _question(critic, attempt.text, state)
     about: dict[str, Any] = {"round": attempt.round, "critic": critic.name}

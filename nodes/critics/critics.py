@@ -183,6 +183,10 @@ class NamedCritic:
         return self.rank in {CALIBRATED, CALLABLE, OTHER_MODEL, SELF} and not self.requirements
 
     @cached_property
+    def is_model(self) -> bool:
+        return self.rank in {OTHER_MODEL, SELF} and not self.takes_state and not self.requirements
+
+    @cached_property
     def uncalibrated(self) -> bool:
         """True for the model that judges its own drafts."""
         return self.rank == SELF
