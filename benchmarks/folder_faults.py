@@ -5,8 +5,9 @@
 
 Each run has a project, a folder beside it that nobody may touch, and a writer that misbehaves in one way; some commands
 are killed (SIGKILL) in the middle and resumed. Afterwards the project must be as it was, the other folder too, no
-process of the run may be left, and where the run says that it was accepted the project's own tests must pass on the
-files that it came to. Needs bubblewrap; works in /var/tmp, since commands see a /tmp of their own.
+process of the run may be left, the command must end with a verdict unless the disk was full, and where the run says
+that it was accepted the project's own tests must pass on the files that it came to. Needs bubblewrap; works in
+/var/tmp, since commands see a /tmp of their own.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def one_run(scratch: Path, writer: str, fault: str, *, protect: bool, wait: floa
     script = outside / "writer.sh"
     script.write_text(f"#!/bin/bash\n{WRITERS[writer]}\n")
     script.chmod(0o755)
-    disk = fault == "full disk" and mounted(place)
+    disk = fault == "full disk" and mounted(place, size_k=int(40 + 60 * wait))
     before = state_of(project), state_of(outside)
     environment = {**os.environ, "OUTSIDE": str(outside), "PROJECT": str(project), "TMPDIR": str(scratch)}
     words = [
@@ -112,6 +113,7 @@ def one_run(scratch: Path, writer: str, fault: str, *, protect: bool, wait: floa
         found = [] if state_of(project) == before[0] else ["the project changed"]
         found += [] if state_of(outside) == before[1] else ["the folder beside it changed"]
         found += [] if not left_running(scratch) else ["processes are left"]
+        found += [f"it ended with exit code {code}"] if code not in (0, 3) and not disk else []
         if code == 0:
             out = scratch / "out"
             called([*REDRAFT, "checkout", "one", str(out), "--db", str(place / "runs.sqlite")], environment)
@@ -138,11 +140,13 @@ def called(words: list[str], environment: dict[str, str], *, kill_after: float |
         return process.wait()
 
 
-def mounted(place: Path) -> bool:
-    """Return whether a disk of 1 MB could be put at a place: only root can."""
+def mounted(place: Path, *, size_k: int) -> bool:
+    """Return whether a disk of some kilobytes could be put at a place: only root can."""
     if os.geteuid():
         return False
-    return not subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=False).returncode
+    return not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_k}k", "tmpfs", str(place)], check=False
+    ).returncode
 
 
 def state_of(folder: Path) -> dict[str, str]:

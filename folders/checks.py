@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..state.critique import Critique
 from .boxed import Box, Finished
 from .drafts import draft_text, read_draft
-from .trees import Trees, fenced, matches, shortened
+from .trees import Trees, fenced, matches, shortened, shown
 
 __all__ = ["Check", "TreeVerifier", "command", "counted", "failures", "startup_files"]
 
@@ -190,7 +190,7 @@ def failures(folder: Path, commands: Sequence[str], *, plain: bool = False) -> s
 def startup_files(trees: Trees, base: str, tree: str) -> list[str]:
     """Return the changed files that run, or say what runs, before a test does: who judges should have seen them."""
     changed = [one.path for one in trees.changes(base, tree)]
-    return [path for path in changed if matches(path.rpartition("/")[2], STARTUP)]
+    return [shown(path) for path in changed if matches(path.rpartition("/")[2], STARTUP)]
 
 
 PYTEST = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s.*$", re.MULTILINE)

@@ -201,6 +201,8 @@ def apply(
 
     What is in the folder and in no copy (.gitignore, secrets) stays as it is.
     """
+    from .trees import shown
+
     trees, values, root = _thread_of(thread_id, db)
     base, tree = values["base_tree"], _tree_of(values, None)
     screen = Screen(as_json=as_json)
@@ -216,7 +218,7 @@ def apply(
     with bad_input():
         changes = trees.apply(base, tree, root)
     screen.result(
-        {"thread_id": thread_id, "folder": str(root), "changed": [one.path for one in changes]},
+        {"thread_id": thread_id, "folder": str(root), "changed": [shown(one.path) for one in changes]},
         lambda screen: screen.line(f"wrote {_files(changes)} to {root}"),
     )
 

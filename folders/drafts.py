@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .trees import FolderError, Trees, fenced
+from .trees import FolderError, Trees, fenced, shown
 
 __all__ = ["Draft", "draft_text", "read_draft"]
 
@@ -26,11 +26,11 @@ class Draft(NamedTuple):
 def draft_text(trees: Trees, base: str, tree: str, notes: Sequence[str] = ()) -> str:
     """Return a tree as the text of a draft: its id, the notes, which paths changed since `base`, and a short diff."""
     changes = trees.changes(base, tree)
-    shown = [f"{one.kind} {one.path}" for one in changes[:MOST_PATHS]]
+    listed = [f"{one.kind} {shown(one.path)}" for one in changes[:MOST_PATHS]]
     if len(changes) > MOST_PATHS:
-        shown.append(f"and {len(changes) - MOST_PATHS} more")
+        listed.append(f"and {len(changes) - MOST_PATHS} more")
     told = [f"{NOTE}{' '.join(note.split())}" for note in notes]
-    parts = ["\n".join([f"tree {tree}", *told, *(shown or ["nothing changed"])])]
+    parts = ["\n".join([f"tree {tree}", *told, *(listed or ["nothing changed"])])]
     if diff := trees.diff(base, tree):
         parts.append(fenced(diff, "diff"))
     return "\n\n".join(parts) + "\n"

@@ -19,7 +19,18 @@ from pathlib import Path
 from time import time
 from typing import Any, NamedTuple, cast
 
-__all__ = ["Change", "FolderError", "Snapshot", "Trees", "fenced", "is_secret", "matches", "shortened", "unlock"]
+__all__ = [
+    "Change",
+    "FolderError",
+    "Snapshot",
+    "Trees",
+    "fenced",
+    "is_secret",
+    "matches",
+    "shortened",
+    "shown",
+    "unlock",
+]
 
 FOLDER, FILE, PROGRAM, LINK = 0o040000, 0o100644, 0o100755, 0o120000
 MOST_BYTES = 256 << 20
@@ -179,11 +190,14 @@ class Trees:
 
     def diff(self, before: str, after: str, *, most: int = 6000) -> str:
         """Return a unified diff in git's form, shortened from the middle to some `most` characters."""
-        from dulwich.patch import write_tree_diff
+        from dulwich.patch import write_object_diff
 
         self.changes(before, after)  # both are there, and safe to show
-        out = BytesIO()
-        write_tree_diff(out, self._objects, *(cast("Any", tree.encode()) for tree in (before, after)))
+        out, trees = BytesIO(), (cast("Any", tree.encode()) for tree in (before, after))
+        for paths, modes, blobs in self._objects.tree_changes(*trees):
+            names = [None if path is None else shown(os.fsdecode(path)).encode() for path in paths]
+            old, new = zip(names, modes, blobs, strict=True)
+            write_object_diff(out, self._objects, old, new)
         return shortened(out.getvalue().decode(errors="replace"), most)
 
     def apply(self, base: str, tree: str, folder: Path) -> list[Change]:
@@ -280,7 +294,7 @@ class _Reading:
                 try:
                     item = self._item(entry, path)
                 except OSError:  # it may not be read, or is gone by now
-                    self.left_out.append(os.fsdecode(path))
+                    self.left_out.append(shown(os.fsdecode(path)))
                     continue
                 if item is not None:
                     tree.add(entry.name, *item)
@@ -296,11 +310,11 @@ class _Reading:
         if entry.name.lower() == b".git" or entry.path in own:
             return None
         mode = entry.stat(follow_symlinks=False).st_mode
-        shown = f"{name}/" if stat.S_ISDIR(mode) else name
+        marked = f"{name}/" if stat.S_ISDIR(mode) else name
         tracked = name in self.tracked
         usable = stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)
-        if not usable or is_secret(name) or (not tracked and self.ignored.is_ignored(shown)):
-            self.left_out.append(shown)
+        if not usable or is_secret(name) or (not tracked and self.ignored.is_ignored(marked)):
+            self.left_out.append(shown(marked))
             return None
         if stat.S_ISDIR(mode):
             return FOLDER, self.tree(entry.path, path + b"/")
@@ -350,6 +364,11 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
+def shown(path: str) -> str:
+    """Return a path as a text on one line: what can't be printed, or is no UTF-8, is escaped."""
+    return path if path.isprintable() else path.encode("unicode_escape").decode()
+
+
 def _upwards(path: str) -> list[str]:
     """Return a path and the folders that it is in."""
     parts = path.split("/")
@@ -357,7 +376,7 @@ def _upwards(path: str) -> list[str]:
 
 
 def _few(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return ", ".join(map(shown, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
 
 
 def _remove(folder: Path, path: str) -> None:

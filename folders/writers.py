@@ -19,7 +19,7 @@ from ..state.summary import attempts
 from .boxed import Box, words_of
 from .drafts import draft_text, read_draft
 from .edits import FORMAT, apply_edits
-from .trees import Trees, is_secret, matches, shortened, unlock
+from .trees import FolderError, Trees, is_secret, matches, shortened, shown, unlock
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -68,7 +68,10 @@ class FolderWriter(DualCallable[[Mapping[str, Any]], AIMessage]):
             with self.trees.copy(tree) as folder:
                 result = yield calling(self.worker, instruction_for(task, feedback, self.protect), folder)
                 unlock(folder)
-                made, told = yield calling(stored, self.trees, folder, tree, base, self.protect)
+                try:
+                    made, told = yield calling(stored, self.trees, folder, tree, base, self.protect)
+                except FolderError as error:  # more than a tree may hold
+                    made, told = tree, [f"nothing of it was kept: {error}"]
             notes = [note for note in result if isinstance(note, str)] if isinstance(result, list) else []
             notes += told
             if isinstance(result, AIMessage):
@@ -93,7 +96,7 @@ def stored(trees: Trees, folder: Path, tree: str, base: str, protect: Sequence[s
     snapshot = trees.snapshot(folder, base=tree)
     notes = [f"{path} is named like a secret, and was left out" for path in snapshot.left_out if is_secret(path)]
     if put_back := trees.put_back(snapshot.tree, base, protect, folder):
-        notes.append(f"protected files were put back as they were: {', '.join(put_back)}")
+        notes.append(f"protected files were put back as they were: {', '.join(map(shown, put_back))}")
         snapshot = trees.snapshot(folder, base=base)
     return snapshot.tree, notes
 
@@ -155,9 +158,10 @@ def _texts(folder: Path) -> list[tuple[str, str]]:
     """Return the text files of a copy, whose secrets were left out when the user's folder was read."""
     found = []
     for place in folder.rglob("*"):
-        if place.is_file() and not place.is_symlink() and place.stat().st_size <= 1 << 20:
+        name = place.relative_to(folder).as_posix()
+        if name.isprintable() and place.is_file() and not place.is_symlink() and place.stat().st_size <= 1 << 20:
             try:
-                found.append((place.relative_to(folder).as_posix(), place.read_text(encoding="utf-8")))
+                found.append((name, place.read_text(encoding="utf-8")))
             except UnicodeDecodeError:
                 continue
     return found

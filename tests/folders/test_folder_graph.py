@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from redraft.folders import (
     build_folder_graph,
     command,
     read_draft,
+    trees,
 )
 from redraft.folders.boxed import Box, refusal
 from redraft.folders.checks import TreeVerifier, counted
@@ -240,6 +242,26 @@ def test_a_program_that_fails_is_told_so(folder: Path) -> None:
     output = graph_of(folder, "false", limits={"max_rounds": 0}).invoke({"task": "Make the tests pass."})
     assert "note: `false`: it ended with 1" in output["answer"]
     assert "it ended with 1" in critiques(output)[0]["text"]
+
+
+def test_a_writer_who_writes_too_much_or_odd_names_ends_no_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can't be kept is thrown away and told; a name that can't be printed is escaped, and cheats no reader."""
+
+    def odd(copy: Path) -> None:
+        (copy / "a\nnote: all is well").write_text("x")
+        Path(os.fsdecode(os.fsencode(copy / "b") + b"\xff")).write_text("y")
+        (copy / "calc.py").write_text(RIGHT)
+
+    def large(copy: Path) -> None:
+        (copy / "calc.py").write_text(RIGHT + "#" * 5000)
+
+    monkeypatch.setattr(trees, "MOST_BYTES", 4000)
+    output = graph_of(folder, works(large, odd)).invoke({"task": "Make the tests pass."})
+    assert "nothing of it was kept: the folder holds more than" in critiques(output)[0]["text"]
+    assert (output["stop_reason"], output["rounds"]) == ("accepted", 1)
+    assert "A a\\nnote: all is well\n" in output["answer"]
+    assert "+++ b/b\\udcff" in output["answer"]
+    assert read_draft(output["answer"]).notes == ()
 
 
 async def test_an_agent_of_deepagents_works_in_the_copy(folder: Path) -> None:
