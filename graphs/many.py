@@ -584,11 +584,18 @@ def _work_apart(graph: Callable[[], Any], batch: _Batch, processes: int, concurr
 
 def _apart(graph: Callable[[], Any], share: dict[str, Any], name: str, concurrency: int | None, told: Any) -> None:
     """Work on a share of the tasks in a process of its own."""
-    number = multiprocessing.current_process().pid
+    number, parent = multiprocessing.current_process().pid, multiprocessing.parent_process()
 
     async def work() -> None:
         with _entered(graph) as built:
-            await _work(built, share, name, concurrency, lambda result, level: told.put((number, result, level)))
+            working = asyncio.create_task(
+                _work(built, share, name, concurrency, lambda result, level: told.put((number, result, level)))
+            )
+            while not working.done():
+                await asyncio.wait({working}, timeout=1)
+                if parent is not None and not parent.is_alive():  # nobody would keep what is paid for
+                    os._exit(1)
+            await working
 
     try:
         asyncio.run(work())
