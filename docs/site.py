@@ -34,13 +34,18 @@ ELSEWHERE = {
 """Pages by where they stand in the repository, and in the site."""
 NAMES = ("state", "models", "nodes", "graphs", "faces", "evals", "retrieval", "sandbox", "server", "travel", "folders")
 PACKAGES = ("redraft", *(f"redraft.{name}" for name in NAMES), "redraft.evals.inspect")
+UNFOUND = "---\nsearch:\n  exclude: true\n---\n"
+"""Begins a page that the site's search leaves out."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what does not stand in docs/."""
     for source, page in ELSEWHERE.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+        text = (ROOT / source).read_text(encoding="utf-8")
+        # It names everything, and would stand before the page that explains it.
+        found = UNFOUND + text if page == "changelog.md" else text
+        files.append(File.generated(config, page, content=found))
     for notebook in sorted((ROOT / "notebooks").glob("0*.ipynb")):
         for name, content in tutorial(notebook):
             files.append(File.generated(config, f"tutorials/{name}", content=content))
