@@ -126,7 +126,7 @@ def _side_by_side(
 
     A budget may end before the next, and of a requirement the first judge may have said what there is to say.
     """
-    if len(queue) < 2 or attempt.requirements or any(limits[name] is not None for name in BUDGETS):
+    if len(queue) < 2 or attempt.requirements or any(limits.get(name) is not None for name in BUDGETS):
         return [queue[0]]
     models = [*takewhile(lambda one: one.is_model and one.name not in answered, queue)]
     return models or [queue[0]]
