@@ -76,16 +76,16 @@ def report(
 
     With --db it says instead how often "done" was false: the visible checks accepted an answer, a hidden one did not.
     """
-    if (db is None) == (not sources):
-        raise BadInputError("name folders of `redraft eval` or logs, or a database of threads with --db")
-    if db is not None:
+    if db is not None and not sources:
         _report_hidden(db, as_json=as_json)
         return
+    if db is not None or not sources:
+        raise BadInputError("name folders of `redraft eval` or logs, or a database of threads with --db")
     from ..analysis.ledger import build_ledger
     from ..logs.registry import Naming, read_runs
     from ..report.page import write_report
 
-    [first, *_] = sources = sources or []
+    first = sources[0]
     with bad_input():
         runs, read = read_runs(sources, Naming(id_field, right_field, right_from), baseline=baseline)
         ledger = build_ledger(runs, wanted=wanted / 100).model_copy(update={"read": read})
