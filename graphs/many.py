@@ -10,7 +10,6 @@ import os
 import secrets
 import sqlite3
 import sys
-import threading
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ from queue import Empty
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import BaseCallbackHandler
 from typing_extensions import TypedDict
 
 from .._files import appended, locked, write_file
+from ..nodes.runtime.pace import Pace, WatchedRun
 from ..state.collector import tuned_gc
 from ..state.dual import finish
 from ..state.masking import masked
@@ -36,17 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from io import FileIO
 
-__all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "Pace", "arun_many", "run_many", "run_one"]
+__all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "arun_many", "run_many", "run_one"]
 
 MOST_FAILURES = 5
 """So many tasks in a row that failed before any succeeded end a batch: the model is not there, say."""
-FIRST, MOST = 8, 256
-"""Runs at once: at first, and at most, where nobody says how many."""
-WORTH = 1.2
-"""Twice as many at once must bring so many times as many calls a second, to be worth it."""
 WAITS = "it waits for a person: answer its thread, and start again"
-TOO_MANY = frozenset({429, 503, 529})
-"""HTTP statuses by which a server asks for fewer calls."""
 
 
 class Outcome(TypedDict):
@@ -112,7 +105,7 @@ async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, confi
         unrecorded: Usage = getattr(error, "redraft_usage", NO_USAGE)
         used = add_usage([usage_total(events or []), unrecorded])
         return Outcome(output=None, error=message, usage=used, seconds=perf_counter() - start)
-    return Outcome(output=output, error=None, usage=output["usage"], seconds=perf_counter() - start)
+    return Outcome(output=output, error=None, usage=output.get("usage") or NO_USAGE, seconds=perf_counter() - start)
 
 
 def _of_storage(error: Exception) -> bool:
@@ -170,74 +163,6 @@ class BatchProgress:
         """Seconds that are left at the pace so far; `None` before the first result."""
         fresh = self.done - self.known
         return (perf_counter() - self.started) / fresh * (self.total - self.done) if fresh else None
-
-
-class Pace:
-    """Finds how many runs at once the models of a batch bear, by what becomes of their calls.
-
-    Twice as many while that brings more calls a second; half as many when a server asks for fewer (429, 503, 529); from
-    then on one more for as many calls without that. Retries that a client makes by itself are not seen.
-
-    Args:
-        fixed: So many, whatever comes of it.
-    """
-
-    def __init__(self, fixed: int | None = None) -> None:
-        self.limit = fixed or FIRST
-        self._adapts, self._doubles, self._grows = fixed is None, True, False
-        self._lock = threading.Lock()
-        self._rate = 0.0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._calls, self._began = 0, perf_counter()
-
-    def answered(self) -> None:
-        """Count a call, and look again once each run under way has made two."""
-        with self._lock:
-            self._calls += 1
-            if not self._adapts or self._calls < 2 * self.limit:
-                return
-            rate = self._calls / (perf_counter() - self._began)
-            if not self._doubles:
-                self.limit += self._grows
-            elif rate > WORTH * self._rate:
-                self._rate, self.limit = rate, 2 * self.limit
-            else:  # the half did as well
-                self._doubles, self.limit = False, self.limit // 2
-            self.limit = min(self.limit, MOST)
-            self._begin()
-
-    def refused(self) -> None:
-        """Make it half as many, once for the calls that were under way."""
-        with self._lock:
-            if self._adapts and (self._calls or self._doubles):
-                self._doubles, self._grows, self.limit = False, True, max(self.limit // 2, 1)
-                self._begin()
-
-
-class _Watched(BaseCallbackHandler):
-    """Tells the pace what becomes of the calls of one run."""
-
-    run_inline = True
-
-    def __init__(self, pace: Pace) -> None:
-        self.pace = pace
-        self.refused = False
-        """A server asked for fewer calls."""
-
-    def on_llm_end(self, response: Any, **_: Any) -> None:
-        self.pace.answered()
-
-    def on_llm_error(self, error: BaseException, **_: Any) -> None:
-        if _status(error) in TOO_MANY:
-            self.refused = True
-            self.pace.refused()
-
-
-def _status(error: BaseException) -> int | None:
-    response = getattr(error, "response", None)
-    return getattr(error, "status_code", None) or getattr(response, "status_code", None)
 
 
 async def arun_many(
@@ -501,7 +426,7 @@ async def _work(
     some_worked = False
 
     async def one(task_id: str, given: Mapping[str, Any], earlier: Usage | None) -> ManyResult | None:
-        thread_id, watched = f"{name}/{task_id}", _Watched(pace)
+        thread_id, watched = f"{name}/{task_id}", WatchedRun(pace)
         outcome = await run_one(graph, given, thread_id=thread_id, config={"callbacks": [watched]})
         output = outcome["output"] or {}
         error = outcome["error"] or output.get("error") or (WAITS if "__interrupt__" in output else None)

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
 from redraft import arun_many, build_refine_graph, human_critic, open_checkpointer, run_many, uses_words
-from redraft.graphs import GivenUpError, many
-from redraft.graphs.many import Pace
+from redraft.graphs import GivenUpError
 from redraft.models import ScriptedModel
+from redraft.nodes.runtime.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,12 +131,16 @@ def test_what_is_no_task_and_no_result_is_refused(tmp_path: Path) -> None:
     with open_checkpointer("memory") as saver:
         (waits,) = run_many(asks.copy({"checkpointer": saver}), ["x"])
     assert "waits for a person" in str(waits["error"])
+    anybodys = StateGraph(MessagesState).add_node("say", lambda _: {"messages": [("ai", "Hello.")]})
+    other = anybodys.add_edge(START, "say").compile()
+    (greeted,) = run_many(other, [{"messages": [("user", "Hello?")]}])
+    assert (greeted["error"], greeted["usage"]["calls"]) == (None, 0)
 
 
 def test_the_number_of_runs_at_once_finds_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as many while that brings more calls a second; half when the server asks for fewer; then one by one."""
     now = 0.0
-    monkeypatch.setattr(many, "perf_counter", lambda: now)
+    monkeypatch.setattr("redraft.nodes.runtime.pace.perf_counter", lambda: now)
 
     def calls(pace: Pace, most: int) -> None:
         """So many calls as are looked at together, of which a server makes `most` at once, in a second each."""
