@@ -126,6 +126,7 @@ SWITCHES = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-features=BackForwardCache",  # a page that was left would keep its streams open for a minute
     "--no-first-run",
     "--remote-debugging-pipe",
 )

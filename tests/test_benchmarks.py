@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,20 @@ def test_every_benchmark_is_in_the_table() -> None:
     names = [path.relative_to(BENCHMARKS).with_suffix("").as_posix() for path in scripts]
     assert len(names) > 10
     assert [name for name in names if f'"{name}"' not in text] == []
+
+
+def test_the_parity_page_is_of_these_sessions() -> None:
+    """Who changes a session or a reason runs the comparison again: the page names all of them."""
+    parity = BENCHMARKS / "parity"
+    page = (BENCHMARKS.parent / "docs" / "parity.md").read_text(encoding="utf-8")
+    for reason in json.loads((parity / "differences.json").read_text(encoding="utf-8")).values():
+        assert f"| {' | '.join(reason.values())} |" in page
+    sessions = re.findall(r"@session\nasync def (\w+)", (parity / "sessions.py").read_text(encoding="utf-8"))
+    pages = re.findall(r"\ndef (\w+)\(browser: Browser", (parity / "browser.py").read_text(encoding="utf-8"))
+    assert sessions
+    assert pages
+    for name in (*sessions, *pages):
+        assert f"| {name.replace('_', ' ')} |" in page
 
 
 def test_every_planted_fault_has_its_place() -> None:

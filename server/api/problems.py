@@ -25,7 +25,7 @@ NAMES = {404: "not_found", 405: "method_not_allowed"}
 def problem(
     status: int, kind: str, message: str, *, headers: Mapping[str, str] | None = None, close: bool = False
 ) -> Response:
-    """Return `{"error": {"type", "message", "code"}}`.
+    """Return `{"error": {"type", "message", "code"}, "detail": message}`.
 
     Args:
         status: Of HTTP.
@@ -35,7 +35,7 @@ def problem(
         close: Whether the connection ends with it.
     """
     return json_response(
-        {"error": {"type": kind, "message": message, "code": status}},
+        {"error": {"type": kind, "message": message, "code": status}, "detail": message},
         {**(headers or {}), **({"Connection": "close"} if close else {})},
         status=status,
     )
@@ -98,6 +98,8 @@ class Problem(BaseModel):
     """Every error of the server."""
 
     error: ProblemDetail
+    detail: str = ""
+    """The message once more, where LangGraph's clients read it."""
 
 
 TOLD = {

@@ -70,7 +70,7 @@ class CancelMany(RequestBody):
 async def create(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: RunRequest) -> Response:
     """Start a run in the background."""
     run = await submitted(engine, caller, thread_id, body)
-    return json_response(run_json(run), _where(run))
+    return json_response(_created(run), _where(run))
 
 
 @router.post("/threads/{thread_id}/runs/wait")
@@ -89,7 +89,7 @@ async def stream(engine: KnownEngine, caller: KnownCaller, thread_id: str, body:
 async def create_stateless(engine: KnownEngine, caller: KnownCaller, body: RunRequest) -> Response:
     """Start a run in the background whose thread is deleted when it has ended."""
     run = await submitted(engine, caller, None, body)
-    return json_response(run_json(run), _where(run))
+    return json_response(_created(run), _where(run))
 
 
 @router.post("/runs/wait")
@@ -119,7 +119,7 @@ async def create_batch(
             with suppress(NotThereError):  # a thread that was to be deleted is gone with its run
                 await engine.delete_thread(caller, run.thread_id)
         raise
-    return json_response([run_json(run) for run in runs])
+    return json_response([_created(run) for run in runs])
 
 
 @router.post("/runs/cancel", status_code=204, response_class=Response)
@@ -230,11 +230,16 @@ def run_json(run: Run) -> dict[str, Any]:
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         "status": run.status,
-        "metadata": plain(run.metadata),
+        "metadata": {"graph_id": run.assistant, "assistant_id": run.assistant, **plain(run.metadata)},
         "kwargs": {},
         "multitask_strategy": "enqueue",
         **({"error": run.error} if run.error else {}),
     }
+
+
+def _created(run: Run) -> dict[str, Any]:
+    """Return a run as it was when it was asked for."""
+    return {**run_json(run), "status": "pending"}
 
 
 def _check_action(action: str) -> None:
@@ -305,7 +310,7 @@ def _streamed(
     after: tuple[str, int] | None = None,
     only: tuple[str, ...] | None = None,
 ) -> Response:
-    """Return the events of a run as they come, and `end` after the last."""
+    """Return the events of a run as they come."""
     wanted = (
         None if only is None else {"metadata", "error", *("messages" if "messages" in mode else mode for mode in only)}
     )
@@ -315,7 +320,6 @@ def _streamed(
             # The mode stands before a subgraph's namespace, after `|`, and before a part of messages, after `/`.
             if wanted is None or re.split("[|/]", event.event)[0] in wanted:
                 yield event_bytes(run, number, event)
-        yield b"event: end\ndata: null\n\n"
 
     headers = {**_where(run), "Location": f"{_path(run)}/stream"}
     return event_stream(events(), cancels=(engine, run) if cancel else None, headers=headers)

@@ -85,7 +85,7 @@ async def search(engine: KnownEngine, caller: KnownCaller, body: Search) -> Resp
     if body.query:
         raise BadRequestError("query is not served: items are found by namespace and filter")
     items = await engine.store.search(caller, body.namespace_prefix, body.filter or {})
-    listed_items = await json_list(one_by_one(map(_item_json, items[body.offset : body.offset + body.limit])))
+    listed_items = await json_list(one_by_one(map(_found_json, items[body.offset : body.offset + body.limit])))
     return Response(b'{"items":' + bytes(listed_items.body) + b"}", media_type="application/json")
 
 
@@ -98,6 +98,10 @@ async def namespaces(engine: KnownEngine, caller: KnownCaller, body: Namespaces)
     return json_response(
         {"namespaces": [list(namespace) for namespace in every[body.offset : body.offset + body.limit]]}
     )
+
+
+def _found_json(item: Item) -> dict[str, Any]:
+    return {**_item_json(item), "score": None}  # nothing is searched by meaning
 
 
 def _item_json(item: Item) -> dict[str, Any]:

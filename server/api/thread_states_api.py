@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 from langgraph.types import StateSnapshot
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ...state import BadCheckpointError
 from ...state.threads.kind import EditedRecordError, kind_of
@@ -29,6 +29,12 @@ class Place(RequestBody):
 
     checkpoint_id: str | None = None
     checkpoint_ns: Annotated[str, Field(max_length=500)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_config(cls, given: Any) -> Any:
+        """Read a config too, which holds a checkpoint under `configurable`."""
+        return given.get("configurable", given) if isinstance(given, dict) else given
 
 
 class At(RequestBody):

@@ -191,6 +191,8 @@ async def thread_json(engine: Engine, record: ThreadRecord, *, values: bool = Tr
         "config": {},
         "values": state.get("values") or None,
         "interrupts": interrupts,
+        "state_updated_at": state.get("created_at") or record.updated_at,
+        "error": None,
         **broken,
     }
 

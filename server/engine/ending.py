@@ -48,13 +48,13 @@ class Ending:
             while not run.ended:
                 if await self._engine.queue.cancel(run):
                     if not run.ended:  # it was cancelled before its first step
-                        await self._engine.execution.ended(run, "interrupted")
+                        await self._engine.execution.ended(run, "interrupted", began=run.begun)
                         self._engine.known.wake([run.thread_id])
                     return
                 # Where nobody runs it, nobody will from now on.
                 if await self._engine.db.write(self._engine.records.claim_one, run.id, this_process(), now=now()):
                     self._engine.known.begins_here(run)
-                    await self._engine.execution.ended(run, "interrupted")
+                    await self._engine.execution.ended(run, "interrupted", began=run.begun)
                     await self._engine.known.tell_moved([run.thread_id])
                     return
                 await self._engine.queue.pump()  # if it was claimed here just now, it has begun after this

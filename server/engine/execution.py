@@ -104,13 +104,16 @@ class Execution:
                 run.used = ceiling.used
             await self.ended(run, status, lost=lost)
 
-    async def ended(self, run: Run, status: RunStatus | None, *, lost: bool = False) -> None:
+    async def ended(
+        self, run: Run, status: RunStatus | None, *, lost: bool = False, began: bool = True
+    ) -> None:
         """Write down how a run ended, where no other server has it by now.
 
         Args:
             run: The run.
             status: How; `None`: not at all, since this server stops and another goes on with it.
             lost: Another process runs its thread.
+            began: Whether it may have changed its thread.
         """
         at = now()
         if status is None:
@@ -130,9 +133,8 @@ class Execution:
             else:
                 standing = {"success": "idle", "timeout": "error"}.get(status, status)
                 if await self._change(run, at, status=status, error=run.error, process=""):
-                    await self._engine.db.write(
-                        self._engine.records.change_thread, run.thread_id, now=at, status=standing
-                    )
+                    changed = {"status": standing} if began else {}
+                    await self._engine.db.write(self._engine.records.change_thread, run.thread_id, now=at, **changed)
             if not lost:
                 await self._engine.db.write(self._engine.records.usage.forget, run.id)
         except Exception:
@@ -309,6 +311,7 @@ async def stream_graph(run: Run, graph: Any, entry: Any, config: RunnableConfig,
     options = {
         "stream_mode": list(dict.fromkeys(["values", *(MODES[mode] for mode in wanted if mode != "events")])),
         "subgraphs": subgraphs,
+        "output_keys": graph.output_channels,
         # What a step paid for is in the database before the next one begins.
         "durability": "sync",
         "control": control,
@@ -387,7 +390,7 @@ class _MessageParts:
 
     def read(self, message: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Give the events of one piece: `messages/metadata` for a new message, then `messages/partial` with what there
-        is of it, or `messages/complete` with all of it."""
+        is of it, or `messages/complete` with one that came whole."""
         name = message.id or ""
         if name not in self._so_far:
             yield "messages/metadata", {name: {"metadata": dict(metadata)}}
@@ -397,5 +400,4 @@ class _MessageParts:
             return
         earlier = self._so_far.get(name)
         self._so_far[name] = message if earlier is None else earlier + message
-        last = getattr(message, "chunk_position", None) == "last"
-        yield "messages/complete" if last else "messages/partial", [self._so_far[name]]
+        yield "messages/partial", [self._so_far[name]]

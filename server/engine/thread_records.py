@@ -128,11 +128,11 @@ class ThreadRecords(Tables):
         """Write some of `assistant`, `metadata` and `status`."""
         if "metadata" in changes:
             changes["metadata"] = self.encoded(dict(changes["metadata"]))
+        changes["updated_at"] = now
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         self.query(
-            f"UPDATE served_threads SET {columns}, updated_at = %(now)s WHERE thread_id = %(thread_id)s "  # noqa: S608
-            "RETURNING thread_id",
-            {**changes, "now": now, "thread_id": thread_id},
+            f"UPDATE served_threads SET {columns} WHERE thread_id = %(thread_id)s RETURNING thread_id",  # noqa: S608
+            {**changes, "thread_id": thread_id},
         )
 
     def remove_thread(self, thread_id: str) -> None:

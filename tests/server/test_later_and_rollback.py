@@ -19,13 +19,15 @@ def test_a_run_begins_later(start_server: Any, checkpointer_url: str) -> None:
         later = client.runs.create("a", "refine", input={"task": "Later."}, after_seconds=2)
         assert client.runs.get("a", later["run_id"])["status"] == "pending"
         first = client.runs.create("a", "refine", input=TASK)
-        assert client.runs.join("a", first["run_id"])["task"] == TASK["task"]
+        assert client.runs.join("a", first["run_id"])["answer"] == "second draft"
         assert client.runs.get("a", later["run_id"])["status"] == "pending"
-        assert client.runs.join("a", later["run_id"])["task"] == "Later."
+        assert client.runs.join("a", later["run_id"])["answer"] == "second draft"
+        assert client.threads.get_state("a")["values"]["task"] == "Later."
         assert later["created_at"] > first["created_at"]
         cancelled = client.runs.create("a", "refine", input=TASK, after_seconds=600_000)
         client.runs.cancel("a", cancelled["run_id"])
         assert client.runs.get("a", cancelled["run_id"])["status"] == "interrupted"
+        assert client.threads.get("a")["status"] == "idle"
         for wrong in (-1, 10**9):
             with pytest.raises(UnprocessableEntityError, match="after_seconds"):
                 client.runs.create("a", "refine", input=TASK, after_seconds=wrong)

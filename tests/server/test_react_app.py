@@ -178,5 +178,5 @@ def test_the_javascript_client_streams_and_joins(opened: Any, chromium: Any) -> 
     asked = "{input: {task: 'Write about spring.'}, streamMode: ['values', 'updates'], onCompletion: 'keep'}"
     run = chromium.run(f"window.client.runs.create(null, 'refine', {asked})")
     joined = chromium.run(f"window.joined({run['thread_id']!r}, {run['run_id']!r}, ['updates'])")
-    assert set(joined) == {"metadata", "updates", "end"}
+    assert set(joined) == {"metadata", "updates"}
     assert chromium.run("window.client.assistants.search({limit: 1}).then((found) => found.length)") == 1
