@@ -19,23 +19,7 @@ from ..views.wording import money
 from .commands_run import recipe_given
 from .options import (
     AsJson,
-    CostBudget,
-    Critics,
     Db,
-    MaxOutputTokens,
-    MaxRounds,
-    Model,
-    Patience,
-    Prices,
-    PromptFile,
-    RecipeFile,
-    Seed,
-    Temperature,
-    TimeBudget,
-    Timeout,
-    TokenBudget,
-    Verifiers,
-    given_limits,
 )
 
 if TYPE_CHECKING:
@@ -70,49 +54,18 @@ def run_many(
     processes: Annotated[
         int, typer.Option(metavar="N", min=1, help="For more runs than one core can hold; they share the database.")
     ] = 1,
-    graph: str = "refine",
-    model: Model = None,
-    critic: Critics = None,
-    verify: Verifiers = None,
-    temperature: Temperature = None,
-    max_output_tokens: MaxOutputTokens = None,
-    seed: Seed = None,
-    timeout: Timeout = None,
-    prices: Prices = None,
-    prompts: PromptFile = None,
-    recipe_file: RecipeFile = None,
-    max_rounds: MaxRounds = None,
-    token_budget: TokenBudget = None,
-    time_budget: TimeBudget = None,
-    cost_budget: CostBudget = None,
-    patience: Patience = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
-    **options: Any,  # of the presets, as `with_preset_options` gives them
+    *,
+    limits: dict[str, Any],  # as `with_preset_options` gives them, and what the recipe is made of
+    written: dict[str, Any],
 ) -> None:
     """Run one graph on many tasks, and write each result as it comes.
 
     The same command goes on after Ctrl-C, a crash or a failure: what has a result stays, what failed is run again, and
     a run that was cut off goes on from its checkpoint. Budgets are each run's own. It ends with 1 where a run failed.
     """
-    limits = given_limits(
-        max_rounds=max_rounds,
-        max_tokens=token_budget,
-        max_seconds=time_budget,
-        max_cost_usd=cost_budget,
-        patience=patience,
-    )
-    flags = {
-        "critics": critic,
-        "verifiers": verify,
-        "temperature": temperature,
-        "max_output_tokens": max_output_tokens,
-        "seed": seed,
-        "timeout_s": timeout,
-        "prices": prices,
-        **options,
-    }
-    recipe, _ = recipe_given(graph, model, recipe_file, prompts, flags)
+    recipe, _ = recipe_given(**written)
     if recipe.options.get("human"):
         raise BadInputError("--human asks about one answer at a time: use `redraft run`")
     if db == "memory" and processes > 1:

@@ -20,24 +20,14 @@ from .options import (
     AllowChanges,
     AsJson,
     CostBudget,
-    Critics,
     Db,
     DemoModel,
-    MaxOutputTokens,
     MaxRounds,
-    Model,
     Patience,
-    Prices,
-    PromptFile,
-    RecipeFile,
-    Seed,
-    Temperature,
     ThreadId,
     TimeBudget,
-    Timeout,
     TokenBudget,
     TrustRecipe,
-    Verifiers,
     given_limits,
 )
 from .running import finish, go_on, run_asking, trusted_recipe
@@ -54,31 +44,17 @@ __all__ = ["demo", "fork", "resume", "run"]
 
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to write; - reads it from standard input.")],
-    graph: str = "refine",
-    model: Model = None,
-    critic: Critics = None,
-    verify: Verifiers = None,
-    temperature: Temperature = None,
-    max_output_tokens: MaxOutputTokens = None,
-    seed: Seed = None,
-    timeout: Timeout = None,
-    prices: Prices = None,
-    prompts: PromptFile = None,
-    recipe_file: RecipeFile = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
     draft: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A first draft of your own: it begins with feedback on this one.")
     ] = None,
-    max_rounds: MaxRounds = None,
-    token_budget: TokenBudget = None,
-    time_budget: TimeBudget = None,
-    cost_budget: CostBudget = None,
-    patience: Patience = None,
     thread: Annotated[
         str | None, typer.Option(metavar="ID", help="The thread; one that exists is given a new task.")
     ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
-    **options: Any,  # of the presets, as `with_preset_options` gives them
+    *,
+    limits: dict[str, Any],  # as `with_preset_options` gives them, and what the recipe is made of
+    written: dict[str, Any],
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
     task = sys.stdin.read() if task == "-" else task
@@ -86,25 +62,8 @@ def run(
         raise BadInputError("the task is empty: say what is to be written")
     if draft is not None and not draft.strip():
         raise BadInputError("the draft is blank: leave --draft out, and one is written")
-    limits = given_limits(
-        max_rounds=max_rounds,
-        max_tokens=token_budget,
-        max_seconds=time_budget,
-        max_cost_usd=cost_budget,
-        patience=patience,
-    )
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
-    flags = {
-        "critics": critic,
-        "verifiers": verify,
-        "temperature": temperature,
-        "max_output_tokens": max_output_tokens,
-        "seed": seed,
-        "timeout_s": timeout,
-        "prices": prices,
-        **options,
-    }
-    recipe, graph_alone = recipe_given(graph, model, recipe_file, prompts, flags)
+    recipe, graph_alone = recipe_given(**written)
     screen = Screen(as_json=as_json)
     if recipe.options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")

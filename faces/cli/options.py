@@ -222,13 +222,70 @@ def _judging(text: str) -> Any:
     return Annotated[list[str] | None, typer.Option(metavar="SPEC", help=text, rich_help_panel=MODELS)]
 
 
-def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with a flag for each option of the presets in place of its `**options`.
+def _every_run(
+    *,
+    graph: str = "refine",
+    model: Model = None,
+    critic: Critics = None,
+    verify: Verifiers = None,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    seed: Seed = None,
+    timeout: Timeout = None,
+    prices: Prices = None,
+    prompts: PromptFile = None,
+    recipe_file: RecipeFile = None,
+    max_rounds: MaxRounds = None,
+    token_budget: TokenBudget = None,
+    time_budget: TimeBudget = None,
+    cost_budget: CostBudget = None,
+    patience: Patience = None,
+) -> None:
+    """The options of each command that runs a preset."""
 
-    They stand behind `--verify` on the help page, each with the graphs that it is for.
+
+_FIELD_OF = {"critic": "critics", "verify": "verifiers", "timeout": "timeout_s"}
+
+
+def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the options of every run, and a flag for each option of the presets.
+
+    They stand before its `db`. The command is given `limits`, checked, and `written`, which `recipe_given` takes. The
+    presets' stand behind `--verify` on the help page, each with the graphs that it is for.
     """
+    from ...nodes.verify.verifiers import type_in
+
+    flags, added = _of_presets()
+    # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
+    own = [
+        one for one in signature(command, eval_str=True).parameters.values() if one.kind is not Parameter.KEYWORD_ONLY
+    ]
+    shared = list(signature(_every_run, eval_str=True).parameters.values())
+    before, behind = [one.name for one in own].index("db"), [one.name for one in shared].index("verify") + 1
+    every = (*own[:before], *shared[:behind], *added, *shared[behind:], *own[before:])
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        if values["answer_type"] is not None:
+            with bad_input():  # the schema and not its file goes into the recipe
+                values["answer_type"] = type_in(values["answer_type"])
+        given = {one.name: values.pop(one.name) for one in own}
+        limits = given_limits(**{name: values.pop(flag[2:].replace("-", "_")) for name, flag in _OPTION_OF.items()})
+        written = {name: values.pop(name) for name in ("graph", "model", "recipe_file", "prompts")}
+        written["flags"] = {_FIELD_OF.get(name, name): value for name, value in values.items()}
+        command(**given, limits=limits, written=written)
+
+    parameters = [
+        one.replace(kind=Parameter.KEYWORD_ONLY, annotation=flags.get(one.name, one.annotation)) for one in every
+    ]
+    with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    return with_options
+
+
+def _of_presets() -> tuple[dict[str, Any], list[Parameter]]:
+    """Return the options of every run whose help the registry writes, and those of the presets."""
     from ...graphs.registry import known_options, registered
-    from ...nodes.verify.verifiers import known_verifiers, type_in
+    from ...nodes.verify.verifiers import known_verifiers
 
     presets = [preset for preset in registered() if not preset.own_command]
     names = ", ".join(preset.name for preset in presets)
@@ -247,24 +304,7 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
         for option in known_options().values()
         if option.flag
     ]
-    # Annotations are strings under `from __future__ import annotations`, and are wanted as types here.
-    declaration = signature(command, eval_str=True)
-    before = [one for one in declaration.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-    place = [one.name for one in before].index("verify") + 1
-    every = (*before[:place], *added, *before[place:])
-
-    @wraps(command)
-    def with_options(**values: Any) -> None:
-        if values["answer_type"] is not None:
-            with bad_input():  # the schema and not its file goes into the recipe
-                values["answer_type"] = type_in(values["answer_type"])
-        command(**values)
-
-    parameters = [
-        one.replace(kind=Parameter.KEYWORD_ONLY, annotation=flags.get(one.name, one.annotation)) for one in every
-    ]
-    with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    return with_options
+    return flags, added
 
 
 def _flag(option: Option, graphs: Sequence[str]) -> Parameter:

@@ -104,9 +104,7 @@ class Execution:
                 run.used = ceiling.used
             await self.ended(run, status, lost=lost)
 
-    async def ended(
-        self, run: Run, status: RunStatus | None, *, lost: bool = False, began: bool = True
-    ) -> None:
+    async def ended(self, run: Run, status: RunStatus | None, *, lost: bool = False, began: bool = True) -> None:
         """Write down how a run ended, where no other server has it by now.
 
         Args:
