@@ -154,22 +154,22 @@ class Assistants:
             BadRequestError: A caller may not name it.
         """
         spec = model or self._settings.model
-        if not self.allows(spec):
+        if spec != self._settings.model and spec not in self._settings.models:
             raise BadRequestError("this model is not among those that the server allows")
         return spec
 
-    def allows(self, spec: str) -> bool:
-        """Return True for the server's own model, and for one that a caller may name."""
-        return spec == self._settings.model or spec in self._settings.models
-
     def reached(self) -> set[str]:
         """Return the files and servers that the assistants' recipes reach, as `RunConfig.reaches` names them."""
-        recipes = [
-            assistant.recipe(spec)
-            for assistant in self.known.values()
-            for spec in (self._settings.model, *self._settings.models)
-        ]
-        return {place for recipe in recipes if recipe is not None for place in recipe.reaches()}
+        return {place for recipe in self._recipes() for place in recipe.reaches()}
+
+    def asked(self) -> set[str]:
+        """Return the models that the assistants' recipes ask, also those that no caller may name."""
+        return {spec for recipe in self._recipes() for spec in recipe.models}
+
+    def _recipes(self) -> list[RunConfig]:
+        specs = (self._settings.model, *self._settings.models)
+        made = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]
+        return [recipe for recipe in made if recipe is not None]
 
     def model(self, spec: str) -> BaseChatModel:
         """Return the model, which is built once. Blocks while it is."""

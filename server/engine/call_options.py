@@ -7,6 +7,7 @@ file. Paths, prompts, judges and whatever else a recipe may hold stay the server
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, get_origin
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -19,7 +20,7 @@ from ..settings import Settings
 from .assistants import Assistant
 from .runs import BadRequestError
 
-__all__ = ["MOST", "call_options", "checked_options", "problems_in"]
+__all__ = ["MOST", "call_options", "checked_options", "problems_in", "told_options"]
 
 MOST = 100
 """Of a number that its preset bounds by nothing."""
@@ -102,6 +103,15 @@ def checked_options(assistant: Assistant, settings: Settings, values: Mapping[st
     if len(set(names)) < len(names):
         raise BadRequestError("functions: two have one name")
     return options
+
+
+def told_options(assistant: Assistant, settings: Settings, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a recipe says that a caller could have set: what is the server's, such as its files, is not told."""
+    told: dict[str, Any] = {}
+    for name in call_options(assistant, settings).model_fields.keys() & recipe.keys():
+        with suppress(BadRequestError):
+            told |= checked_options(assistant, settings, {name: recipe[name]})
+    return dict(sorted(told.items()))
 
 
 def problems_in(error: ValidationError, *, most: int = 1) -> str:

@@ -10,6 +10,14 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   const facts = await call(path, { signal });
   show(place, facts.html);
   const { assistant, drafts } = facts;
+  const copy = place.querySelector("[data-copy]");
+  copy.hidden = navigator.clipboard === undefined; // where the page came over plain HTTP
+  copy.addEventListener("click", () => {
+    navigator.clipboard.writeText(location.href).then(
+      () => say("The link is copied."),
+      () => say("The browser lets no page copy; the link stands in its address bar."),
+    );
+  });
 
   const live = place.querySelector("section.live");
   if (live !== null) {

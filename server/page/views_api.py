@@ -24,6 +24,7 @@ from ...state.summary import attempts, requirements, summary_of
 from ...state.threads.history import family, grow_tree
 from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response, plain
+from ..engine.call_options import told_options
 from ..engine.engine import Engine
 from ..engine.requests import can_be_served
 from ..engine.runs import Caller, NotThereError, Run
@@ -73,6 +74,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "run": under_way[0].id if under_way else None,
         "no_fork": "" if not under_way and facts["forkable"] else UNDER_WAY if facts["forkable"] else A_SEARCH,
         "refused": recorded.refused,
+        "recipe": _recipe(engine, record, recorded),
         "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
         "problem": _problem(last, facts["raised"]),
         "most_rounds": engine.settings.max_rounds,
@@ -145,6 +147,17 @@ async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
     if recorded == Recorded(None) and record.assistant not in engine.presets.known:
         return Recorded(None, refused="was built in Python")
     return recorded
+
+
+def _recipe(engine: Engine, record: ThreadRecord, recorded: Recorded) -> list[tuple[str, str]]:
+    """Return the options that a thread was begun with, as far as a caller may know them."""
+    assistant = engine.presets.known.get(str(record.assistant))
+    if assistant is None or recorded.recipe is None:
+        return []
+    told = told_options(assistant, engine.settings, recorded.recipe.flat())
+    return [
+        (name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for name, value in told.items()
+    ]
 
 
 async def _going_on(

@@ -38,6 +38,26 @@ def ran(client: httpx.Client, thread_id: str, **asked: Any) -> None:
     client.post(f"/threads/{thread_id}/runs/wait", json={**REFINE, **asked}).raise_for_status()
 
 
+@pytest.mark.slow
+def test_a_thread_tells_the_options_that_it_was_begun_with(start_server: Callable[..., Any]) -> None:
+    """Who opens a thread reads what it was told to do, but for what is the server's: its files and addresses."""
+    recipe = {"model": "local", "verifiers": ["length:-3 words"], "critics": ["http://10.0.0.1/v1#judge"]}
+    server = start_server(recipes={"of-the-server": recipe})
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "a", context={"verifiers": ["uses_words:river"], "critics_after": "always"})
+        drawn = client.get("/page/threads/a").json()["html"]
+        assert "uses_words:river" in drawn
+        assert "critics_after" in drawn
+        client.post("/threads", json={"thread_id": "b"})
+        client.post("/threads/b/runs/wait", json={**REFINE, "assistant_id": "of-the-server"})
+        drawn = client.get("/page/threads/b").json()["html"]
+        assert "length:-3 words" in drawn
+        assert "10.0.0.1" not in drawn
+        # What the server's own recipe names, its threads go on with, though no caller may name it.
+        again = client.post("/threads/b/runs/wait", json={"assistant_id": "of-the-server"}).json()
+        assert "__error__" not in again
+
+
 def test_the_page_itself_needs_no_token(start_server: Callable[..., Any], tokens: tuple[str, str]) -> None:
     """The page and its files come to everybody, under a policy that allows them alone, and once for as long as they
     are the same; all that is drawn of threads needs a token."""
