@@ -19,7 +19,7 @@ DEMO := .venv/.demo-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all versions lint types notebooks record docs bench crash supply release requirements clean
+.PHONY: help demo test test-all debian versions lint types notebooks record docs bench crash supply release requirements clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F '\t' '{printf "make %-13s%s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test: $(DEV) ## Run the tests on every core, one case of each class; ARGS="-k lo
 
 test-all: $(DEV) ## Run every case; ARGS="--cases rest": those that `make test` leaves out
 	@$(PYTEST) --cases all $(TOLD)
+
+debian: ## Run the tests on a bare Debian 13 (Python 3.13), in a root of its own; needs to be root, and debootstrap
+	@.ci/debian
 
 RESOLUTION ?= lowest-direct
 UV = .venv/supply/bin/uv

@@ -196,7 +196,8 @@ def _room() -> tuple[int, int]:
 
     own = [one.info for one in psutil.process_iter(["uids", "num_threads"]) if one.info["uids"]]
     threads = sum(one["num_threads"] or 1 for one in own if one["uids"].real == os.getuid())
-    return MOST_PROCESSES + threads, int(MOST_MEMORY * psutil.virtual_memory().available)
+    # Twice: who watches what the command started says why it ends, before nothing can be started.
+    return 2 * MOST_PROCESSES + threads, int(MOST_MEMORY * psutil.virtual_memory().available)
 
 
 def _greedy(pid: int, most: int) -> str:

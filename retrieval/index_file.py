@@ -249,7 +249,7 @@ def import_index(source: Path, name: str | os.PathLike[str]) -> dict[str, Any]:
             raise ValueError(
                 f"{source} is too large to import: a value in it has over {MOST_VALUE >> 20} MiB"
             ) from None
-        except (sqlite3.Error, TypeError, KeyError, UnicodeDecodeError, RecursionError) as error:
+        except (sqlite3.Error, TypeError, KeyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{source} is no whole index ({error})") from None
         finally:
             unlink(fresh)
