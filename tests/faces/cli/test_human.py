@@ -299,6 +299,7 @@ def test_an_edited_text_that_is_refused_is_kept(
     seen.type("e\n")
     if how != "answered elsewhere":
         assert "your text is kept in" in seen.until("ends it")
+        seen.until("> ")  # before that the terminal may hold the key back
         seen.type("\x04")
         seen.until(PROMPT)
         seen.type("\x04")
