@@ -161,7 +161,8 @@ def compared(ours: Any, theirs: Any, path: str) -> Iterator[tuple[str, Any, Any]
 def page_of(counts: dict[str, tuple[int, int]], known: dict[str, dict[str, Any]], versions: str) -> str:
     """Return the page that shows the comparison."""
     rows = [f"| {name} | {seen} | {differing} |" for name, (seen, differing) in counts.items()]
-    reasons = [f"| {one['what']} | {one['redraft']} | {one['langgraph']} | {one['reason']} |" for one in known.values()]
+    told = [one for one in known.values() if one["reason"] != "As above."]
+    reasons = [f"| {one['what']} | {one['redraft']} | {one['langgraph']} | {one['reason']} |" for one in told]
     text = PAGE.read_text(encoding="utf-8")
     return text.format(versions=versions, sessions="\n".join(rows), differences="\n".join(reasons))
 

@@ -180,7 +180,8 @@ class ThreadGraphs:
             return Recorded(
                 recipe, refused="goes on with models, files or servers that this server does not offer", closed=True
             )
-        if recipe.asks_model and (others := [spec for spec in recipe.models if spec not in self._assistants.asked()]):
+        asked = self._assistants.asked()
+        if recipe.asks_model and (others := [spec for spec in recipe.models if spec not in asked]):
             # An address or a path is for the log of who started it, and not for every caller.
             named = f" {others[0]!r}" if local else ""
             return Recorded(recipe, refused=f"goes on with a model{named} that this server does not allow")
