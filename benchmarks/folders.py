@@ -136,7 +136,13 @@ def report(records: list[dict[str, Any]]) -> None:
     rounds = [solved(by["rounds"][name], float("inf")) for name in names]
     once = [solved({"drafts": by["rounds"][name]["drafts"][:1]}, float("inf")) for name in names]
     fresh = [solved(by["fresh"][name], by["rounds"][name]["tokens"]) for name in names]
-    for title, right in (("one call", once), ("rounds", rounds), ("fresh tries, same tokens", fresh)):
+    every = [solved(by["fresh"][name], float("inf")) for name in names]
+    for title, right in (
+        ("one call", once),
+        ("rounds", rounds),
+        ("fresh tries, same tokens", fresh),
+        ("fresh, all", every),
+    ):
         share = proportion(sum(right), len(right))
         print(f"{title}: {sum(right)} of {len(right)} (95% {share.ci95[0]:.0%}–{share.ci95[1]:.0%})")
     change = paired(fresh, rounds)

@@ -92,7 +92,11 @@ def test_importing_redraft_imports_next_to_nothing() -> None:
     """
     code = "import sys; before = set(sys.modules); import redraft; print(len(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= BUDGETS["modules_of_import_redraft"]  # Python 3.13 needs fewer of its own than 3.11
+    count, budget = int(done.stdout), BUDGETS["modules_of_import_redraft"]
+    if sys.version_info < (3, 12):
+        within("modules that `import redraft` loads", count, budget)
+    else:  # later versions need fewer of their own
+        assert count <= budget
 
 
 def test_functions_stay_readable() -> None:

@@ -230,7 +230,7 @@ class _Reader(threading.Thread):
         self._place = f"{url}/threads/{thread_id}/runs/{run_id}/stream"
         self._headers = {"X-Api-Key": token}
         self._numbers: list[int] = []
-        self._last = "nothing"
+        self._event, self._last = "", "nothing"
         self.start()
 
     def run(self) -> None:
@@ -242,15 +242,19 @@ class _Reader(threading.Thread):
                     name, _, value = line.partition(": ")
                     if name == "id":
                         self._numbers.append(int(value.rpartition("-")[2]))
+                    elif name == "event":
+                        self._event = value
                     elif name == "data":
                         self._last = value
         except httpx.HTTPError as error:
-            self._last = str(error)
+            self._event, self._last = "", str(error)
 
     def wrong(self) -> str:
         """Return what is wrong with what came."""
-        if '"stop_reason":"' not in self._last.replace('": ', '":'):  # the values of a run that has ended
-            return f"{self._place}: {len(self._numbers)} events, the last {self._last[-200:]!r}"
+        # The last are the values of a run that has ended.
+        came_to_end = self._event == "values" and json.loads(self._last).get("stop_reason") is not None
+        if not came_to_end or not self._numbers:
+            return f"{self._place}: {len(self._numbers)} events, the last {self._event!r}: {self._last[-200:]}"
         return "" if self._numbers == sorted(set(self._numbers)) else f"{self._place}: {self._numbers}"
 
 

@@ -5,19 +5,19 @@ The page is the one that the tests build (`tests/server/react_app`), served from
 
 from __future__ import annotations
 
-import functools
-import http.server
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chromium import Chromium, started
-from test_react_app import AT_REST, Quiet, built
+from test_react_app import AT_REST, ask, page_served, text
+
+if TYPE_CHECKING:
+    from sessions import See
 
 __all__ = ["SESSIONS", "Browser"]
 
@@ -36,26 +36,11 @@ class Browser:
     @contextmanager
     def opened(cls, port: int) -> Iterator[Browser]:
         """Serve the built page, and open a browser."""
-        handler = functools.partial(Quiet, directory=str(built()))
-        with (
-            tempfile.TemporaryDirectory() as home,
-            http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server,
-        ):
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            with started(Path(home)) as page:
-                yield cls(page, f"http://127.0.0.1:{port}")
-            server.shutdown()
+        with tempfile.TemporaryDirectory() as home, page_served(port) as site, started(Path(home)) as page:
+            yield cls(page, site)
 
     def visit(self, url: str, assistant: str) -> None:
         self.page.visit(f"{self.site}/?api={url}&assistant={assistant}")
-
-    def text(self, name: str) -> str:
-        return str(self.page.run(f"document.getElementById({name!r})?.textContent ?? ''"))
-
-    def go(self, task: str) -> None:
-        self.page.run("document.getElementById('task').focus(); document.getElementById('task').select()")
-        self.page.type(task)
-        self.page.run("document.getElementById('go').click()")
 
     def until(self, expression: str, holds: Callable[[str], bool]) -> str:
         """Return the value of a promise once it is as wanted, or as it is after a minute."""
@@ -70,63 +55,60 @@ class Browser:
         self.page.run(f"document.getElementById({name!r}).click()")
 
 
-See = Callable[[str, Any], None]
-
-
 def a_page_runs_and_forks(browser: Browser, url: str, see: See) -> None:
     browser.visit(url, "refine")
-    browser.go("Write about autumn.")
+    ask(browser.page, "Write about autumn.")
     browser.page.wait_for(ENDED)
     browser.page.wait_for(AT_REST)
-    see("answer", browser.text("answer"))
-    see("error", browser.text("error"))
+    see("answer", text(browser.page, "answer"))
+    see("error", text(browser.page, "error"))
     see("messages", browser.page.run("[...document.querySelectorAll('#messages li')].map((one) => one.textContent)"))
-    thread = browser.text("thread")
+    thread = text(browser.page, "thread")
     browser.click("place")
     browser.page.wait_for("document.getElementById('place-found').textContent")
     browser.click("fork")
     runs = f"window.client.runs.list({thread!r}).then((runs) => runs.map((run) => run.status).join())"
     see("runs", browser.until(runs, lambda found: "," in found and not UNDER_WAY.search(found)))
     browser.page.wait_for(AT_REST)
-    see("answer of the fork", browser.text("answer"))
+    see("answer of the fork", text(browser.page, "answer"))
     browser.page.visit(f"{browser.page.run('location.href')}&thread={thread}")
     browser.page.wait_for("document.getElementById('answer').textContent")
-    see("answer after a reload", browser.text("answer"))
+    see("answer after a reload", text(browser.page, "answer"))
 
 
 def a_page_answers_a_question(browser: Browser, url: str, see: See) -> None:
     browser.visit(url, "refine-with-a-person")
-    browser.go("Write about autumn.")
+    ask(browser.page, "Write about autumn.")
     browser.page.wait_for("document.getElementById('draft')?.textContent")
     browser.page.wait_for(AT_REST)
-    see("draft", browser.text("draft"))
+    see("draft", text(browser.page, "draft"))
     browser.click("accept")
     browser.page.wait_for(ENDED)
-    see("answer", browser.text("answer"))
+    see("answer", text(browser.page, "answer"))
 
 
 def a_page_shows_a_failure(browser: Browser, url: str, see: See) -> None:
     browser.visit(url, "zero-shot")
-    browser.go("FAIL")
+    ask(browser.page, "FAIL")
     browser.page.wait_for("document.getElementById('error').textContent")
-    see("an error is shown", bool(browser.text("error")))
-    see("error", browser.text("error"))
+    see("an error is shown", bool(text(browser.page, "error")))
+    see("error", text(browser.page, "error"))
 
 
 def a_page_stops_a_run(browser: Browser, url: str, see: See) -> None:
     browser.visit(url, "refine")
-    browser.go("Write SLOWLY about autumn.")
+    ask(browser.page, "Write SLOWLY about autumn.")
     browser.page.wait_for("document.getElementById('run').textContent")
     browser.page.wait_for("document.getElementById('state').textContent === 'at work'")
     time.sleep(1.5)  # the first draft is written
     browser.click("stop")
     browser.page.wait_for(AT_REST)
-    thread = browser.text("thread")
+    thread = text(browser.page, "thread")
     status = f"window.client.runs.list({thread!r}).then((runs) => runs[0].status)"
     see("the run", browser.until(status, lambda found: not UNDER_WAY.search(found)))
     standing = f"window.client.threads.get({thread!r}).then((found) => found.status)"
     see("the thread", browser.until(standing, lambda found: found != "busy"))
-    see("error", browser.text("error"))
+    see("error", text(browser.page, "error"))
 
 
 def the_javascript_client(browser: Browser, url: str, see: See) -> None:

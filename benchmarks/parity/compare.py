@@ -4,8 +4,7 @@
 
 `--langgraph` is the command of an environment with `langgraph-cli[inmem]` and redraft. Both servers have the graphs of
 `langgraph.json` and ask one scripted model. `sessions.py` says what is looked at; `differences.json` says what may
-differ, and why. Exit code 0: nothing else differs, and each of those does; 1: something does not; 2: a server did not
-start.
+differ, and why. Exit code 0: nothing else differs, and each of those does; else 1.
 """
 
 from __future__ import annotations
@@ -18,14 +17,10 @@ import json
 import os
 import re
 import shlex
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +29,10 @@ from langgraph_sdk import get_client
 from sessions import SESSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "server")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("benchmarks", "tests", "tests/server")]
 import browser  # noqa: E402
 from openai_server import OpenAIServer  # noqa: E402
+from serving import free_port, process  # noqa: E402
 
 DIFFERENCES = Path(__file__).with_name("differences.json")
 PAGE = Path(__file__).with_name("page.md")
@@ -64,74 +60,43 @@ def reply(request: dict[str, Any]) -> str | dict[str, Any]:
     return {"text": text, "delay_s": 1.0 if "SLOWLY" in asked else 0.0}
 
 
-@contextmanager
-def process(words: list[str], **options: Any) -> Iterator[None]:
-    """Run a command as long as the block."""
-    with subprocess.Popen(words, start_new_session=True, **options) as started:
-        try:
-            yield
-        finally:
-            os.killpg(started.pid, signal.SIGTERM)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def wait_for(url: str, log: Path) -> None:
-    """Wait until a server says that it is there."""
-    for _ in range(600):
-        try:
-            if httpx.get(f"{url}/ok").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.2)
-    print(log.read_text(encoding="utf-8")[-3000:], file=sys.stderr)
-    sys.exit(2)
-
-
-@contextmanager
-def servers(langgraph: str, site: int) -> Iterator[dict[str, str]]:
+@asynccontextmanager
+async def servers(langgraph: str, site: int) -> AsyncIterator[dict[str, str]]:
     """Yield the addresses of the two servers, which the pages at some port may use."""
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = stack.enter_context(OpenAIServer(reply))
         environment = os.environ | {"REDRAFT_MODEL": model.spec, "OPENAI_API_KEY": "none"}
         config = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8")) | {"dependencies": [str(scratch)]}
         (scratch / "langgraph.json").write_text(json.dumps(config), encoding="utf-8")
-        ours, theirs = free_port(), free_port()
+        urls = {name: f"http://127.0.0.1:{free_port()}" for name in ("redraft", "langgraph")}
         redraft = Path(sys.executable).with_name("redraft")
         commands = {
-            "redraft": f"{redraft} serve --db runs.sqlite --port {ours} --allow-origin http://127.0.0.1:{site}",
-            "langgraph": f"{langgraph} dev --no-browser --no-reload --n-jobs-per-worker 8 --port {theirs}",
+            "redraft": f"{redraft} serve --db runs.sqlite --allow-origin http://127.0.0.1:{site}",
+            "langgraph": f"{langgraph} dev --no-browser --no-reload --n-jobs-per-worker 8",
         }
-        urls = {"redraft": f"http://127.0.0.1:{ours}", "langgraph": f"http://127.0.0.1:{theirs}"}
-        for name, command in commands.items():
-            log = stack.enter_context((scratch / f"{name}.log").open("w"))
-            stack.enter_context(process(shlex.split(command), cwd=scratch, env=environment, stdout=log, stderr=log))
         for name, url in urls.items():
-            wait_for(url, scratch / f"{name}.log")
+            words = shlex.split(f"{commands[name]} --port {url.rpartition(':')[2]}")
+            log = stack.enter_context((scratch / f"{name}.log").open("w"))
+            await stack.enter_async_context(
+                process(*words, ready=f"{url}/ok", cwd=scratch, env=environment, stderr=log)
+            )
         yield urls
 
 
-def observed(name: str, url: str, page: browser.Browser | None) -> Seen:
+async def observed(name: str, url: str, page: browser.Browser | None) -> Seen:
     """Return what a session saw on a server."""
     seen: Seen = {}
 
     def see(what: str, value: Any) -> None:
         seen[what] = plain(value)
 
-    async def alone() -> None:
-        async with get_client(url=url) as client:
-            await asyncio.wait_for(SESSIONS[name](client, see, url), 120)
-
     try:
-        if page is None:
-            asyncio.run(alone())
+        if page is not None:
+            await asyncio.to_thread(browser.SESSIONS[name], page, url, see)
         else:
-            browser.SESSIONS[name](page, url, see)
+            async with get_client(url=url) as client:
+                await asyncio.wait_for(SESSIONS[name](client, see, url), 120)
     except Exception as error:  # what a session dies of is what it saw
         seen["died of"] = plain(f"{type(error).__name__}: {str(error)[:300]}")
     return seen
@@ -158,40 +123,41 @@ def compared(ours: Any, theirs: Any, path: str) -> Iterator[tuple[str, Any, Any]
         yield path, ours, theirs
 
 
-def page_of(counts: dict[str, tuple[int, int]], known: dict[str, dict[str, Any]], versions: str) -> str:
+def page_of(counts: dict[str, tuple[int, int]], known: list[dict[str, Any]], versions: str) -> str:
     """Return the page that shows the comparison."""
     rows = [f"| {name} | {seen} | {differing} |" for name, (seen, differing) in counts.items()]
-    told = [one for one in known.values() if one["reason"] != "As above."]
-    reasons = [f"| {one['what']} | {one['redraft']} | {one['langgraph']} | {one['reason']} |" for one in told]
+    reasons = [f"| {one['what']} | {one['redraft']} | {one['langgraph']} | {one['reason']} |" for one in known]
     text = PAGE.read_text(encoding="utf-8")
     return text.format(versions=versions, sessions="\n".join(rows), differences="\n".join(reasons))
 
 
-def main(args: argparse.Namespace) -> int:
+async def main(args: argparse.Namespace) -> int:
     """Compare, print, and return the exit code."""
     known = json.loads(DIFFERENCES.read_text(encoding="utf-8"))
+    places = [place for one in known for place in one["where"]]
     used, counts, unknown = set[str](), dict[str, tuple[int, int]](), 0
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         site = free_port()
-        urls = stack.enter_context(servers(args.langgraph, site))
-        version = httpx.get(f"{urls['langgraph']}/info").json()["version"]
+        urls = await stack.enter_async_context(servers(args.langgraph, site))
+        async with httpx.AsyncClient() as http:
+            version = (await http.get(f"{urls['langgraph']}/info")).json()["version"]
         page = stack.enter_context(browser.Browser.opened(site)) if args.browser else None
         wanted = [(name, None) for name in SESSIONS] + [(name, page) for name in browser.SESSIONS if page]
         for name, shown in [one for one in wanted if args.only in one[0]]:
-            ours, theirs = (observed(name, urls[server], shown) for server in ("redraft", "langgraph"))
+            ours, theirs = [await observed(name, urls[server], shown) for server in ("redraft", "langgraph")]
             found = list(compared(ours, theirs, name))
             for path, one, other in found:
-                reason = next((key for key in known if fnmatch.fnmatch(path, key)), None)
-                used |= {reason} if reason else set()
-                unknown += not reason
-                if not reason or args.verbose:
-                    print(f"{'known' if reason else 'DIFFERS'} {path}\n  redraft:   {json.dumps(one)[:400]}\n"
+                place = next((place for place in places if fnmatch.fnmatch(path, place)), None)
+                used |= {place} if place else set()
+                unknown += not place
+                if not place or args.verbose:
+                    print(f"{'known' if place else 'DIFFERS'} {path}\n  redraft:   {json.dumps(one)[:400]}\n"
                           f"  langgraph: {json.dumps(other)[:400]}", flush=True)  # fmt: skip
             counts[name] = (len(ours.keys() | theirs.keys()), len({path.split("/")[1] for path, _, _ in found}))
             print(f"{name}: {counts[name][0]} looked at, {counts[name][1]} differ", flush=True)
-    idle = [] if args.only or not args.browser else sorted(known.keys() - used)
-    for key in idle:
-        print(f"no longer differs: {key}")
+    idle = [] if args.only or not args.browser else sorted(set(places) - used)
+    for place in idle:
+        print(f"no longer differs: {place}")
     if args.page:
         packages = [f"{package} {importlib.metadata.version(package)}" for package in ("redraft", "langgraph-sdk")]
         args.page.write_text(page_of(counts, known, ", ".join([*packages, f"langgraph-api {version}"])), "utf-8")
@@ -205,4 +171,4 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="sessions with this in their name")
     parser.add_argument("--page", type=Path, help="write the comparison as a page")
     parser.add_argument("--verbose", action="store_true", help="print known differences too")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(asyncio.run(main(parser.parse_args())))

@@ -17,10 +17,7 @@ from ..views.batch_bar import batch_bar
 from ..views.console import Screen
 from ..views.wording import money
 from .commands_run import recipe_given
-from .options import (
-    AsJson,
-    Db,
-)
+from .options import AsJson, Db
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

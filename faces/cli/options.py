@@ -24,7 +24,6 @@ __all__ = [
     "AnswerField",
     "AsJson",
     "CostBudget",
-    "Critics",
     "Db",
     "DemoModel",
     "MaxOutputTokens",
@@ -35,15 +34,12 @@ __all__ = [
     "Prices",
     "PromptFile",
     "QuestionField",
-    "RecipeFile",
-    "Seed",
     "Temperature",
     "ThreadId",
     "TimeBudget",
     "Timeout",
     "TokenBudget",
     "TrustRecipe",
-    "Verifiers",
     "age",
     "critic_help",
     "examples",
@@ -141,9 +137,6 @@ PromptFile = Annotated[
         rich_help_panel=MODELS,
     ),
 ]
-Critics = Annotated[list[str] | None, typer.Option(metavar="SPEC", rich_help_panel=MODELS)]
-Verifiers = Annotated[list[str] | None, typer.Option(metavar="SPEC", rich_help_panel=MODELS)]
-"""Of the commands with the presets' options, which write the help of these two."""
 Seed = Annotated[
     int | None, typer.Option(metavar="N", help="Seed for sampling, where it is known.", rich_help_panel=MODELS)
 ]
@@ -226,8 +219,8 @@ def _every_run(
     *,
     graph: str = "refine",
     model: Model = None,
-    critic: Critics = None,
-    verify: Verifiers = None,
+    critic: list[str] | None = None,
+    verify: list[str] | None = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
     seed: Seed = None,
@@ -241,7 +234,7 @@ def _every_run(
     cost_budget: CostBudget = None,
     patience: Patience = None,
 ) -> None:
-    """The options of each command that runs a preset."""
+    """The options of each command that runs a preset; `_of_presets` writes the help of the first and of the judges."""
 
 
 _FIELD_OF = {"critic": "critics", "verify": "verifiers", "timeout": "timeout_s"}

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -160,12 +161,13 @@ class Assistants:
 
     def reached(self) -> set[str]:
         """Return the files and servers that the assistants' recipes reach, as `RunConfig.reaches` names them."""
-        return {place for recipe in self._recipes() for place in recipe.reaches()}
+        return {place for recipe in self._recipes for place in recipe.reaches()}
 
     def asked(self) -> set[str]:
         """Return the models that the assistants' recipes ask, also those that no caller may name."""
-        return {spec for recipe in self._recipes() for spec in recipe.models}
+        return {spec for recipe in self._recipes for spec in recipe.models}
 
+    @cached_property
     def _recipes(self) -> list[RunConfig]:
         specs = (self._settings.model, *self._settings.models)
         made = [assistant.recipe(spec) for assistant in self.known.values() for spec in specs]

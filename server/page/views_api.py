@@ -74,7 +74,7 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "run": under_way[0].id if under_way else None,
         "no_fork": "" if not under_way and facts["forkable"] else UNDER_WAY if facts["forkable"] else A_SEARCH,
         "refused": recorded.refused,
-        "recipe": _recipe(engine, record, recorded),
+        "recipe": await off_loop(_recipe, engine, record, recorded),
         "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
         "problem": _problem(last, facts["raised"]),
         "most_rounds": engine.settings.max_rounds,

@@ -118,7 +118,7 @@ def test_the_same_text_of_one_source_is_indexed_once() -> None:
 
 
 # qdrant's client leaves a database of its own to the garbage collector, which Python 3.13 warns of.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_an_index_on_disk_pays_for_new_passages_only(tmp_path: Path) -> None:
     """Opened again it embeds nothing, and forgets what is gone."""
     texts = [Document(f"Note {number}.") for number in range(4)]
