@@ -107,9 +107,9 @@ class ToolCritic(DualCritic):
             # As text, for not every model takes calls back.
             lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
             question = [*question_messages, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
-            verdict = yield from self._judge.verdict(question, draft)
+            verdict = yield from self._judge.verdict(question)
         else:
-            verdict = self._judge.read(reply, draft)
+            verdict = self._judge.read(reply)
         return replace(verdict, evidence=_evidence(transcript))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
@@ -12,7 +13,6 @@ from ...state.dual import Do
 from ...state.summary import latest_draft, rounds
 from ..writing.prompts import Memory, Prompts, chat_prompt, in_context, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
-from .points import FEW, NO_POINT, Point, Points, borne_out, points_text, read_points, unrepeated
 from .structured_replies import Structured, UnreadableReplyError, structured_model
 
 if TYPE_CHECKING:
@@ -29,12 +29,9 @@ __all__ = [
     "JUDGED",
     "MET_PROMPT",
     "MET_VERDICT_PROMPT",
-    "POINTS_PROMPT",
-    "POINTS_VERDICT_PROMPT",
     "VERDICT_PROMPT",
     "ModelCritic",
     "OneModelCritic",
-    "PointedVerdict",
     "Structured",
     "Verdict",
     "no_verdict",
@@ -61,17 +58,6 @@ class Verdict(BaseModel):
         return fields
 
 
-class PointedVerdict(Verdict):
-    """The judge's points first, its opinion last."""
-
-    feedback: Points = Field(  # type: ignore[assignment]
-        description=(
-            "One to three things to mend, beginning with the worst; where nothing is, one whose problem is nothing."
-        ),
-        json_schema_extra=FEW,
-    )
-
-
 class OneModelCritic(DualCritic):
     """A critic on one model, which can be another one."""
 
@@ -88,7 +74,6 @@ class OneModelCritic(DualCritic):
         critic = copy.copy(self) if isinstance(self, ModelCritic) else ModelCritic(self.model)
         asked = MET_PROMPT.replace("STOP_PHRASE", critic.stop_phrase) if critic._judge is None else MET_VERDICT_PROMPT
         critic.requirement, critic.templates = requirement, chat_prompt(asked, what="prompt")
-        critic.form = Verdict
         return critic.on(critic.model)
 
     def on(self, model: BaseChatModel) -> Self:
@@ -106,8 +91,6 @@ class ModelCritic(OneModelCritic):
         prompt: A template over `task`, `draft`, `history`, `round` and keys of one's own in the state, or several, one
             a round (the first critique, then the later ones). The default asks for a verdict in the form that is read,
             of which a sentence that stands there before is left out.
-        points: Whether it is asked for at most three points, each with the words of the draft that it is about and what
-            would be right. What is said twice or is about other words is left out, which changes no verdict.
         stop_phrase: Where verdicts are text: the reply that accepts, when it is the whole reply.
         structured: `True` asks for structured output, `False` for text, `"auto"` for structured output where the model
             has it.
@@ -136,7 +119,6 @@ class ModelCritic(OneModelCritic):
         model: BaseChatModel,
         *,
         prompt: Prompts | None = None,
-        points: bool = False,
         stop_phrase: str = "no issues",
         structured: Structured = "auto",
         memory: Memory = "last",
@@ -151,34 +133,32 @@ class ModelCritic(OneModelCritic):
         self.stop_phrase = stop_phrase
         self.memory: Memory = memory
         self.what = what
-        self.form = PointedVerdict if points else Verdict
         self._asks_by_default = prompt is None
-        self._judge = structured_model(model, self.form, structured)
-        defaults = (POINTS_PROMPT, POINTS_VERDICT_PROMPT) if points else (CRITIC_PROMPT, VERDICT_PROMPT)
-        default = defaults[self._judge is not None].replace("STOP_PHRASE", stop_phrase)
+        self._judge = structured_model(model, Verdict, structured)
+        default = CRITIC_PROMPT.replace("STOP_PHRASE", stop_phrase) if self._judge is None else VERDICT_PROMPT
         self.templates = chat_prompt(default if prompt is None else prompt, what=what, known=None, needed=["draft"])
 
     def on(self, model: BaseChatModel) -> Self:
         """Return the same critic on another model, or on the same one with other settings."""
         other = super().on(model)
-        other._judge = self._judge and structured_model(model, self.form)
+        other._judge = self._judge and structured_model(model, Verdict)
         return other
 
     def logic(
         self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
     ) -> Generator[Do, Any, Critique]:
         """Judge the draft."""
-        return (yield from self.verdict(self.messages(task, draft, history, state), draft))
+        return (yield from self.verdict(self.messages(task, draft, history, state)))
 
-    def verdict(self, messages: Sequence[BaseMessage], draft: str) -> Generator[Do, Any, Critique]:
-        """Ask for a verdict on a draft; `accepted=None` where it can't be read, since it is never asked for again."""
+    def verdict(self, messages: Sequence[BaseMessage]) -> Generator[Do, Any, Critique]:
+        """Ask for a verdict; `accepted=None` where it can't be read, since it is never asked for again."""
         if self._judge is None:
-            return self.read((yield Do(self.model.invoke, self.model.ainvoke, (messages,))), draft)
+            return self.read((yield Do(self.model.invoke, self.model.ainvoke, (messages,))))
         try:
             verdict = yield from self._judge.logic(messages, None)
         except UnreadableReplyError as error:
             return no_verdict(str(error))
-        return self._critique(verdict.feedback, draft, verdict.accepted, verdict.score)
+        return self._critique(verdict.feedback, verdict.accepted, verdict.score)
 
     def messages(
         self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
@@ -190,24 +170,30 @@ class ModelCritic(OneModelCritic):
         template = self.templates[min(rounds(history), len(self.templates) - 1)]
         return prompt_messages(template, values, model=self.model, state=state)
 
-    def read(self, reply: Any, draft: str) -> Critique:
+    def read(self, reply: Any) -> Critique:
         """Return the verdict in a reply that is a text."""
         text = read_text(reply)
         if (refusal := marked_refusal(reply)) or not text.strip():
             return no_verdict(refusal or "it said nothing")
-        accepted = is_stop_phrase(text, self.stop_phrase)
-        return self._critique(read_points(text) if self.form is PointedVerdict else text, draft, accepted)
+        return self._critique(text, is_stop_phrase(text, self.stop_phrase))
 
-    def _critique(
-        self, feedback: str | Sequence[Point], draft: str, accepted: bool, score: float | None = None
-    ) -> Critique:
-        """Return a verdict as a critique: of points those that the draft bears out, and of a text nothing twice."""
-        if isinstance(feedback, str):
-            return Critique(unrepeated(feedback) if self._asks_by_default else feedback, accepted, score)
-        points = borne_out(feedback, draft)
-        text = points_text(points) if points or accepted else NO_POINT
-        left_out = [points_text([one]) for one in feedback if one not in points]
-        return Critique(text, accepted, score, evidence={"left_out": left_out} if left_out else None)
+    def _critique(self, feedback: str, accepted: bool, score: float | None = None) -> Critique:
+        """Return a verdict as a critique, which says nothing twice where the default prompt asked for it."""
+        return Critique(unrepeated(feedback) if self._asks_by_default else feedback, accepted, score)
+
+
+def unrepeated(text: str) -> str:
+    """Return a text without the sentences, of more than two words, that stand in it before."""
+    before: set[str] = set()
+
+    def once(sentence: re.Match[str]) -> str:
+        plain = " ".join(WORD.findall(sentence[0].casefold()))
+        if plain in before and plain.count(" ") > 1:
+            return ""
+        before.add(plain)
+        return sentence[0]
+
+    return SENTENCE.sub(once, text).strip()
 
 
 def no_verdict(why: str) -> Critique:
@@ -252,16 +238,6 @@ MET_PROMPT = f"""\
 CRITIC_PROMPT = f"""\
 {JUDGED}Name every error and omission, with what would be right. If there is none, reply with exactly these words and \
 nothing else: STOP_PHRASE"""
-POINTS_VERDICT_PROMPT = f"""\
-{JUDGED}Name at most three things to mend, beginning with the worst: for each the words of the draft that it is about, \
-copied exactly (none where something is missing), what is wrong there, and what would be right. Say nothing twice, and \
-if nothing is to be mended, say that in one. Then give a score from 0 to 1, and accept the draft only if nothing is \
-left to mend."""
 
-POINTS_PROMPT = f"""\
-{JUDGED}If nothing is to be mended, reply with exactly these words and nothing else: STOP_PHRASE
-
-Else name at most three things to mend, beginning with the worst, each in three lines, and nothing twice:
-Quote: the words of the draft that it is about, copied exactly, or "nothing" where something is missing
-Problem: what is wrong there
-Better: what would be right"""
+WORD = re.compile(r"\w+")
+SENTENCE = re.compile(r"[^\n.!?]+[.!?]* ?")

@@ -17,7 +17,7 @@ from redraft.faces.views import console
 from redraft.models import control_tokens, server_replies, specs, thoughts
 from redraft.models.schema_requests import unfenced
 from redraft.nodes.agents import react
-from redraft.nodes.critics import model_critic, points, program_critic, structured_replies
+from redraft.nodes.critics import model_critic, program_critic, structured_replies
 from redraft.nodes.reasoning import pipeline_language
 from redraft.nodes.rubric import critic as rubric_critic
 from redraft.nodes.verify import (
@@ -129,7 +129,6 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     "matches": (lambda text: text_verifiers.matches("(a*)*b$")("", text), ["a", "ab", "\n"]),
     "json_draft": (lambda text: SCHEMA("", text), ["[", '"', "[]", "```", " ", "{}", '"a\\']),
     "json_reply": (structured_replies._json_object, ["```json\n", " ", "\t", '{"a":', "\n", "9"]),
-    "labelled_points": (points.read_points, ["Quote:", "\n", " ", "1. ", "**", "a", ".", "! "]),
     "json_fence": (lambda text: unfenced(f"```\n{text}"), [" ", "\t", "`", "\n"]),
     "text_calls": (
         lambda text: react.read_text_calls(AIMessage(text), ["a"]),

@@ -141,20 +141,6 @@ def test_a_verdict_counts_only_if_it_is_whole(given_verdict: Any) -> None:
     assert critique.score == (score if whole else None)
 
 
-points = st.fixed_dictionaries(
-    dict.fromkeys(["quote", "problem", "better"], st.sampled_from(["", "lamp", "A lamp.", "the sea", "none"]))
-)
-
-
-@given(st.lists(points, max_size=6) | st.text(max_size=30), st.booleans())
-def test_points_change_no_verdict(feedback: Any, accepted: bool) -> None:
-    """Whatever a judge quotes, and however much of it is left out, its verdict and its score stay what they are."""
-    reply = json.dumps({"feedback": feedback, "score": 0.5, "accepted": accepted})
-    critique = model_critic(ScriptedModel([reply], structured=True), points=True)("Write.", "A lamp shines.", ())
-    assert (critique.accepted, critique.score) == (accepted, 0.5)
-    assert accepted or critique.text
-
-
 @given(values | verdicts, st.text(max_size=5), st.text(max_size=5))
 def test_a_reply_in_a_form_is_read_or_refused(value: Any, before: str, after: str) -> None:
     """As JSON in a text: one object of the form, or an error that says that it is none; never another error."""
