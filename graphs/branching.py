@@ -38,6 +38,7 @@ from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.open_state import typed_schemas
 from ..state.schema import RefineInput
+from ..state.summary import required_by_caller
 from ..state.threads.checked_graph import compiled
 from ..state.threads.kind import kind_of
 from ..state.usage import add_usage
@@ -242,6 +243,7 @@ def dispatch(state: BranchingState) -> list[Send]:
     # A `Send` carries all that its node sees: a path reads no channel of the search.
     sent = {
         "task": state["task"],
+        "require": required_by_caller(state["events"]),
         "limits": state["limits"],
         # Budgets hold for all paths together, so each is told what was spent before it.
         "spent": add_usage([*(path["usage"] for path in mine), state["judging"]]),

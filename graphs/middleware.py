@@ -32,14 +32,14 @@ from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.meter import BudgetSpentError, Prices
 from ..nodes.runtime.step import Step, Steps, call
 from ..nodes.verify.answer_type import answer_type_of, schema_option
-from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner
+from ..nodes.writing.prompts import Keep, Prompts, seen_by_refiner, told_with
 from ..nodes.writing.replies import reply_in
 from ..state.checked_channels import append_events
 from ..state.dual import Do, calling
 from ..state.langgraph_internals import CHECKPOINTER
 from ..state.limits import Limits, merged_limits
 from ..state.stopping import spent_budget
-from ..state.summary import attempts, best_draft, summary_of
+from ..state.summary import CALLER, attempts, best_draft, summary_of
 from ..state.typed_answer import ANSWER_TYPE, structured_response
 from .loop import price_table
 
@@ -229,13 +229,13 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
     def _begun(self, state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         """Open the record of a run: the last message of the user is the task."""
         asked, conversation = task_in(state["messages"])
-        loop = {**loop_state(state), "task": asked, "limits": self._limits}
+        loop = {**loop_state(state), "task": asked, "require": state.get("require"), "limits": self._limits}
         update = yield from self._prepare.logic(loop, config)
         values = {name: value for name, value in update.items() if name != "events"}
         # That of an earlier turn is no answer to this one.
         typed = {name: values.pop(name) for name in ("structured_response",) if name in values}
         opened = {"_refine_events": update["events"], "_refine": {**values, "conversation": conversation}, **typed}
-        return {**opened, "_refine_spent": None, "_refine_kept": None}
+        return {**opened, "require": None, "_refine_spent": None, "_refine_kept": None}
 
     def _no_more(self, state: Mapping[str, Any]) -> Spent:
         """Return the reason to call no model any more: a spent budget, an error, too few steps; else none."""
@@ -249,8 +249,10 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
     def _called(self, given: Any, config: RunnableConfig) -> Steps:
         """Make a model call of the agent's: counted, kept in the journal, refused once a budget is spent."""
         request, handler = given
-        if self._told:
-            system = f"{request.system_prompt}\n\n{self._told}" if request.system_prompt else self._told
+        asked = loop_state(request.state).get("requirements", ()) if begun(request.state) else ()
+        told = told_with(self._told, {one["text"]: one["verifiers"] for one in asked if one["by"] == CALLER}).strip()
+        if told:
+            system = f"{request.system_prompt}\n\n{told}" if request.system_prompt else told
             request = request.override(system_message=SystemMessage(system))
         response, spent = yield from self._asked(handler, request, config)
         if isinstance(response, Exception):

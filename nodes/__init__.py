@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from .verify.code_replies import code_task, read_code
     from .verify.json_schema import matches_json_schema
     from .verify.numeric_answers import ends_with_answer, extract_number, same_number
-    from .verify.text_verifiers import has_length, matches, reading_level, uses_words
-    from .verify.verifiers import verifier
+    from .verify.stated import stated_requirements
+    from .verify.text_verifiers import avoids_words, has_length, matches, reading_level, uses_words
+    from .verify.verifiers import as_stated, verifier
     from .writing.prompt_files import builder_prompts
     from .writing.writers import AdaptiveWriter, from_runnable
 else:
@@ -105,8 +106,15 @@ else:
             "redraft.nodes.verify.code_replies": ["code_task", "read_code"],
             "redraft.nodes.verify.json_schema": ["matches_json_schema"],
             "redraft.nodes.verify.numeric_answers": ["ends_with_answer", "extract_number", "same_number"],
-            "redraft.nodes.verify.text_verifiers": ["has_length", "matches", "reading_level", "uses_words"],
-            "redraft.nodes.verify.verifiers": ["verifier"],
+            "redraft.nodes.verify.stated": ["stated_requirements"],
+            "redraft.nodes.verify.text_verifiers": [
+                "avoids_words",
+                "has_length",
+                "matches",
+                "reading_level",
+                "uses_words",
+            ],
+            "redraft.nodes.verify.verifiers": ["as_stated", "verifier"],
             "redraft.nodes.writing.prompt_files": ["builder_prompts"],
             "redraft.nodes.writing.writers": ["AdaptiveWriter", "from_runnable"],
             "redraft.state.stopping": ["Arm"],
@@ -136,7 +144,9 @@ __all__ = [
     "UseRefinementLoop",
     "UseSelfCritique",
     "UseThinking",
+    "as_stated",
     "assessment_of",
+    "avoids_words",
     "builder_prompts",
     "calculator_tool",
     "calibrated",
@@ -166,6 +176,7 @@ __all__ = [
     "rubric_critic",
     "same_number",
     "search_tool",
+    "stated_requirements",
     "tool_critic",
     "uses_tools",
     "uses_words",

@@ -310,5 +310,7 @@ def _event(critique: Critique, critic: NamedCritic, number: int, usage: Any) -> 
         event["evidence"] = dict(critique.evidence)
     if critique.calibration:
         event["calibration"] = dict(critique.calibration)
+    if critique.criteria is not None:
+        event["criteria"] = dict(critique.criteria)
     signature = {"critic": critic.name} if event["by"] != critic.name else {}
     return event | signature | {name: True for name, value in flags.items() if value}

@@ -78,7 +78,7 @@ def refusal(place: Mapping[str, Any], reason: str) -> BadCheckpointError:
     return BadCheckpointError(f"what the database holds of {where} is refused: {reason}")
 
 
-GIVEN = {"task", "limits"}
+GIVEN = {"task", "require", "limits"}
 """What a caller gives: until the first node has looked at it, anything."""
 PLAIN = (str, int, float, list, type(None))
 

@@ -31,10 +31,11 @@ class Critique:
             numbers of more than 64 bits as text.
         calibration: Of a calibrated judge, as plain data: the bound that it keeps, and how many revisions it may judge.
             With `accepted=None` it says neither yes nor no, and others may decide.
+        criteria: Whether the draft meets each requirement that the critic judged by itself, by its text.
 
     Raises:
-        ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1, or
-            `evidence`, `usage` or `calibration` is not plain data.
+        ValueError: `text` or `by` is not a text, `accepted` is not a bool or `None`, `score` is not in 0–1,
+            `evidence`, `usage` or `calibration` is not plain data, or `criteria` are not bools by text.
 
     Example:
         >>> from redraft import Critique
@@ -52,6 +53,7 @@ class Critique:
     stop: bool = False
     evidence: Mapping[str, Any] | None = None
     calibration: Mapping[str, Any] | None = None
+    criteria: Mapping[str, bool] | None = None
 
     def __post_init__(self) -> None:
         if self.accepted is not None and not isinstance(self.accepted, bool):
@@ -61,7 +63,9 @@ class Critique:
                 raise ValueError(f"{name} must be a text, not {getattr(self, name)!r}")  # noqa: TRY004  as the others
         if self.score is not None:
             object.__setattr__(self, "score", _score(self.score))
-        for name in ("evidence", "usage", "calibration"):
+        if not all(isinstance(met, bool) for met in (self.criteria or {}).values()):
+            raise ValueError(f"criteria must be True or False for each text, not {self.criteria!r:.200}")
+        for name in ("evidence", "usage", "calibration", "criteria"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _plain(value, name))
         if self.usage is not None:

@@ -33,6 +33,7 @@ __all__ = [
     "FrozenRecord",
     "HumanEvent",
     "Record",
+    "Required",
     "Requirement",
     "RequirementEvent",
     "RetrievalEvent",
@@ -182,6 +183,8 @@ class _Critique(TypedDict):
     calibrated on. With `accepted` of `None` it leaves the decision to others."""
     requirements: NotRequired[list[str]]
     """The standing requirements that it tells about: it accepts the draft only if they are met."""
+    criteria: NotRequired[dict[str, bool]]
+    """Of a critic that judged requirements one by one: whether the draft meets each."""
     uncalibrated: NotRequired[bool]
     """The model judged its own draft, and nobody measured how often it is wrong."""
 
@@ -313,7 +316,7 @@ class ThoughtEvent(_Common):
 
 
 class RequirementEvent(_Common, _Requirement):
-    """A wish of a person or a fork, in `text`: it stands beside the task from then on."""
+    """A wish of the caller, a person or a fork, in `text`: it stands beside the task from then on."""
 
     kind: Literal["requirement"]
 
@@ -374,7 +377,7 @@ EventOfKind: TypeAlias = (
 
 
 class Requirement(TypedDict):
-    """A wish of a person or a fork, and its status."""
+    """A wish of the caller, a person or a fork, and its status."""
 
     text: str
     by: str
@@ -384,6 +387,14 @@ class Requirement(TypedDict):
     """Its own, by name; empty where a model or a person must tell."""
     status: Literal["open", "satisfied", "withdrawn"]
     """Satisfied: somebody who can tell said that the answer meets it."""
+
+
+class Required(TypedDict):
+    """A wish that is given with a task."""
+
+    text: str
+    verifiers: NotRequired[list[str]]
+    """Programs that tell if a draft meets it, by name, as `length:-40`."""
 
 
 class RunValues(TypedDict, total=False):

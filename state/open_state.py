@@ -12,7 +12,7 @@ from langgraph.channels.last_value import LastValue
 from typing_extensions import TypedDict, is_typeddict
 
 from .checked_channels import ThreadMessages
-from .events import Event, digest
+from .events import Event, Required, digest
 from .schema import RefineInput, RefineOutput, RefineState
 from .summary import current_run
 
@@ -44,6 +44,8 @@ class ConversationInput(TypedDict, total=False):
     message is the task, also where one is given."""
     draft: str
     """A first answer of the caller's own: none is written, and the run begins with feedback on this one."""
+    require: list[str | Required]
+    """What the answer must meet beside the task, as texts, or with the names of programs that tell."""
     limits: dict[str, Any]
 
 

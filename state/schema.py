@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType, TypedDict  # pydantic reads typing's own only from Python 3.12 on
 
 from .checked_channels import NEVER, CheckedDelta, StoredOnce, append_events, last
-from .events import Event, EventOfKind, Requirement, RunValues
+from .events import Event, EventOfKind, Required, Requirement, RunValues
 from .masking import masked
 from .usage import Usage
 
@@ -42,6 +42,8 @@ class RefineInput(TypedDict):
     task: str
     draft: NotRequired[str]
     """A first draft of the caller's own: none is written, and the run begins with feedback on this one."""
+    require: NotRequired[list[str | Required]]
+    """What the answer must meet beside the task, as texts, or with the names of programs that tell."""
     limits: NotRequired[dict[str, Any]]
 
 
@@ -50,6 +52,7 @@ class RefineState(RefineInput, RunValues, total=False):
 
     task: Annotated[str, StoredOnce(last, snapshot_frequency=1)]  # type: ignore[misc]  # callers give it, and an unfinished state may lack it
     draft: Annotated[str, EphemeralValue]  # of this task, and gone once it is in the record
+    require: Annotated[list[str | Required], EphemeralValue]
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
     raised: Annotated[str, UntrackedValue]
@@ -75,7 +78,7 @@ class RefineOutput(TypedDict):
     oracle: bool
     """True if a critic that knows the gold answer had a say."""
     requirements: list[Requirement]
-    """What people and forks asked for beside the task, each `open`, `satisfied` or `withdrawn`."""
+    """What the caller, people and forks asked for beside the task, each `open`, `satisfied` or `withdrawn`."""
     usage: Usage
     error: str | None
     """Who raised it, the type and the message of the error that ended the run as `failed`; else `None`."""

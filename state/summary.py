@@ -15,10 +15,11 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal
 
-from .events import CRITIQUE_KINDS, DRAFT_KINDS, ORDER, Event, FrozenRecord, Record, Requirement
+from .events import CRITIQUE_KINDS, DRAFT_KINDS, ORDER, Event, FrozenRecord, Record, Required, Requirement
 from .usage import NO_USAGE, Usage, add_usage
 
 __all__ = [
+    "CALLER",
     "Attempt",
     "RunSummary",
     "accepted_by",
@@ -30,6 +31,7 @@ __all__ = [
     "open_drafts",
     "oracle_touched",
     "rejected_since_draft",
+    "required_by_caller",
     "requirements",
     "rounds",
     "run_options",
@@ -37,6 +39,10 @@ __all__ = [
     "usage_total",
     "wishes",
 ]
+
+
+CALLER = "caller"
+"""Who asks for what is given with a task."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Attempt:
     """Round of the draft that it revises; `None` for the first."""
     critiques: tuple[Event, ...]
     requirements: tuple[str, ...] = ()
-    """What it is to meet beside the task: all that people and forks asked for, and nobody withdrew."""
+    """What it is to meet beside the task: all that the caller, people and forks asked for, and nobody withdrew."""
 
     @cached_property
     def judged(self) -> bool:
@@ -92,7 +98,13 @@ class Attempt:
 
     def told_of(self, requirement: str) -> list[bool | None]:
         """Return the verdicts on whether it meets a requirement."""
-        return [one.get("accepted") for one in self.critiques if requirement in one.get("requirements", ())]
+        told: list[bool | None] = []
+        for one in self.critiques:
+            if "criteria" in one:  # of one by one, those that it does not name were not judged
+                told += [one["criteria"][requirement]] if requirement in one["criteria"] else []
+            elif requirement in one.get("requirements", ()):
+                told.append(one.get("accepted"))
+        return told
 
     @cached_property
     def deciding(self) -> tuple[Event, ...]:
@@ -464,6 +476,15 @@ def _vote(answer: Any) -> Any:
 def rounds(events: Sequence[Event]) -> int:
     """Return the number of revisions, rejected ones counted."""
     return summary_of(events).rounds
+
+
+def required_by_caller(events: Sequence[Event]) -> list[Required]:
+    """Return what was given with the current task as `require`."""
+    return [
+        {"text": event["text"], "verifiers": [*event.get("verifiers", ())]}
+        for event in current_run(events)
+        if event["kind"] == "requirement" and event["by"] == CALLER
+    ]
 
 
 def requirements(events: Sequence[Event]) -> list[Requirement]:

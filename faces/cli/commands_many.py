@@ -120,7 +120,7 @@ def _read(path: Path) -> list[Any]:
             raise BadInputError(f"{path}, line {number}: not JSON: {error}") from None
         if not isinstance(row.get("task"), str):
             raise BadInputError(f"{path}, line {number}: it has no `task`")
-        tasks.append({name: row[name] for name in ("id", "task", "draft", "limits") if name in row})
+        tasks.append({name: row[name] for name in ("id", "task", "draft", "require", "limits") if name in row})
     return tasks
 
 

@@ -33,7 +33,7 @@ from .options import (
 from .running import finish, go_on, run_asking, trusted_recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...state import Thread
     from ...state.storage.index import RunRow
@@ -49,6 +49,10 @@ def run(
     draft: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A first draft of your own: it begins with feedback on this one.")
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="What the answer must meet, for a judge to tell; may be repeated."),
+    ] = None,
     thread: Annotated[
         str | None, typer.Option(metavar="ID", help="The thread; one that exists is given a new task.")
     ] = None,
@@ -63,7 +67,11 @@ def run(
     if draft is not None and not draft.strip():
         raise BadInputError("the draft is blank: leave --draft out, and one is written")
     thread_id = checked_thread_id(thread) if thread is not None else f"run-{secrets.token_hex(4)}"
+    if "as_stated" in (written["flags"].get("verifiers") or ()):
+        written["flags"] = {**written["flags"], "verifiers": _with_stated(written["flags"]["verifiers"], task)}
     recipe, graph_alone = recipe_given(**written)
+    if require and recipe.verifiers and not (recipe.critics or recipe.options.get("human")):
+        say("nobody here can tell whether what is required is met: name a judge with --critic self, or --critic MODEL")
     screen = Screen(as_json=as_json)
     if recipe.options.get("human") and db == "memory" and not can_ask(screen):
         raise BadInputError("--human needs somebody at a terminal, or a --db that keeps the run until it is answered")
@@ -72,8 +80,26 @@ def run(
         task_input: dict[str, Any] = {"task": task, **({"limits": limits} if limits else {})}
         if draft is not None:
             task_input["draft"] = draft
+        if require:
+            task_input["require"] = require
         values, question = run_asking(built, task_input, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
     finish(screen, values, question, thread_id=thread_id, db=db)
+
+
+def _with_stated(verifiers: Sequence[str], task: str) -> list[str]:
+    """Return the verifiers with those that the task says in place of `as_stated`, and say which they are.
+
+    Each has advice of its own for who mends a draft, and they stay with the thread.
+    """
+    from ...nodes.verify.stated import stated_requirements
+
+    stated = stated_requirements(task)
+    if not stated:
+        say("the task says nothing of its answer that as_stated can check")
+        return [*verifiers]
+    say("\n".join(["checked, as the task says:", *(f"  {one['text']}" for one in stated)]))
+    names = [name for one in stated for name in one["verifiers"]]
+    return [*dict.fromkeys([name for name in verifiers if name != "as_stated"] + names)]
 
 
 def recipe_given(

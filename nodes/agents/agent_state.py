@@ -10,14 +10,14 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Protocol
 from uuid import uuid4
 
-from langchain.agents.middleware.types import AgentState, PrivateStateAttr
+from langchain.agents.middleware.types import AgentState, OmitFromOutput, PrivateStateAttr
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.managed.is_last_step import RemainingStepsManager
 from typing_extensions import TypedDict
 
 from ...state.checked_channels import NEVER, CheckedDelta, append_events
-from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, clean
+from ...state.events import AGENT_RECORD, AGENT_VALUES, Event, Required, clean
 from ...state.schema import KnownEvent, RunValues
 from ...state.summary import Attempt, best_draft, latest_draft, rejected_since_draft, rounds
 from ...state.threads.kind import AGENT_ANSWER
@@ -120,6 +120,8 @@ class KeptData(TypedDict):
 class RefineAgentState(AgentState[Any]):
     """The agent's state. What is private is neither given by callers nor shown to them, nor to subagents."""
 
+    require: NotRequired[Annotated[list[str | Required] | None, OmitFromOutput]]
+    """What the answer to the last message must meet beside it, as `RefineInput` has it; taken when a run begins."""
     _refine_events: NotRequired[
         Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER), PrivateStateAttr]
     ]
@@ -308,4 +310,4 @@ def _content(file: Any) -> str:
 
 
 FILE = "(The file {path}:)"
-OUTCOME = ("stop_reason", "rounds", "score", "accepted_by", "oracle", "usage")
+OUTCOME = ("stop_reason", "rounds", "score", "accepted_by", "oracle", "requirements", "usage")

@@ -107,7 +107,7 @@ class ToolCritic(DualCritic):
             # As text, for not every model takes calls back.
             lines = "\n".join(_line(step) for message in transcript for step in steps_of(message))
             question = [*question_messages, HumanMessage(f"{FOUND}\n{lines}\n\n{GIVE_VERDICT}")]
-            verdict = yield from self._judge.verdict(question)
+            verdict = yield from self._judge.verdict(question, history)
         else:
             verdict = self._judge.read(reply)
         return replace(verdict, evidence=_evidence(transcript))

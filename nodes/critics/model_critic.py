@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
+from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do
-from ...state.summary import latest_draft, rounds
+from ...state.summary import latest_draft, rounds, summary_of
 from ..writing.prompts import Memory, Prompts, chat_prompt, in_context, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
-from .structured_replies import Structured, UnreadableReplyError, structured_model
+from .structured_replies import Structured, StructuredModel, UnreadableReplyError, structured_model
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -38,16 +40,16 @@ __all__ = [
 ]
 
 
-class Verdict(BaseModel):
-    """The judge's findings first, its opinion last."""
+Findings = Annotated[str, Field(description="What is wrong with the draft and how to mend it; empty when nothing is.")]
+Score = Annotated[
+    float,
+    Field(ge=0, le=1, strict=True, allow_inf_nan=False, description="How well the draft does the task, from 0 to 1."),
+]
+Accepted = Annotated[StrictBool, Field(description="True only if the draft does the task fully and has no issue.")]
 
+
+class _Whole(BaseModel):
     model_config = ConfigDict(extra="ignore")
-
-    feedback: str = Field(description="What is wrong with the draft and how to mend it; empty when nothing is.")
-    score: float = Field(
-        ge=0, le=1, strict=True, allow_inf_nan=False, description="How well the draft does the task, from 0 to 1."
-    )
-    accepted: StrictBool = Field(description="True only if the draft does the task fully and has no issue.")
 
     @model_validator(mode="before")
     @classmethod
@@ -56,6 +58,35 @@ class Verdict(BaseModel):
         if isinstance(fields, dict) and fields.keys() - cls.model_fields:
             raise ValueError("a verdict with a reservation is none")
         return fields
+
+
+class Verdict(_Whole):
+    """The judge's findings first, its opinion last."""
+
+    feedback: Findings
+    score: Score
+    accepted: Accepted
+
+
+class CriterionVerdict(BaseModel):
+    """Whether a draft meets one requirement."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    number: int = Field(description="The requirement's number.")
+    missing: str = Field(description="What the draft lacks of it, and what would be right; empty when it is met.")
+    met: StrictBool
+
+
+class CriteriaVerdict(_Whole):
+    """A verdict on each requirement, then the verdict on the draft."""
+
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=[*schema["properties"]]))
+
+    feedback: Findings
+    criteria: list[CriterionVerdict] = Field(default=[], description="Each requirement, in order, once.")
+    score: Score
+    accepted: Accepted
 
 
 class OneModelCritic(DualCritic):
@@ -148,17 +179,32 @@ class ModelCritic(OneModelCritic):
         self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
     ) -> Generator[Do, Any, Critique]:
         """Judge the draft."""
-        return (yield from self.verdict(self.messages(task, draft, history, state)))
+        return (yield from self.verdict(self.messages(task, draft, history, state), history))
 
-    def verdict(self, messages: Sequence[BaseMessage]) -> Generator[Do, Any, Critique]:
-        """Ask for a verdict; `accepted=None` where it can't be read, since it is never asked for again."""
+    def verdict(self, messages: Sequence[BaseMessage], history: Sequence[Event]) -> Generator[Do, Any, Critique]:
+        """Ask for a verdict; `accepted=None` where it can't be read, since it is never asked for again.
+
+        One with structured output is asked about each requirement by itself, too.
+        """
         if self._judge is None:
             return self.read((yield Do(self.model.invoke, self.model.ainvoke, (messages,))))
+        asked = [] if self.requirement or not self.tells_of_requirements else told_by_judges(history)
         try:
-            verdict = yield from self._judge.logic(messages, None)
+            if not asked:
+                verdict = yield from self._judge.logic(messages, None)
+                return self._critique(verdict.feedback, verdict.accepted, verdict.score)
+            numbered = "\n".join(f"{number}. {' '.join(text.split())}" for number, text in enumerate(asked, 1))
+            question = [*messages, HumanMessage(f"{EACH}\n{numbered}")]
+            whole = yield from StructuredModel(self.model, CriteriaVerdict).logic(question, None)
         except UnreadableReplyError as error:
             return no_verdict(str(error))
-        return self._critique(verdict.feedback, verdict.accepted, verdict.score)
+        # Those that are met first, so that of two verdicts on one the other stands.
+        judged = [one for one in sorted(whole.criteria, key=lambda one: not one.met) if 0 < one.number <= len(asked)]
+        each = {asked[one.number - 1]: one for one in judged}
+        missing = [f"Not met: {text} {one.missing}".strip() for text, one in each.items() if not one.met]
+        accepted = whole.accepted and not missing
+        opinion = self._critique("\n".join([whole.feedback, *missing]).strip(), accepted, whole.score)
+        return replace(opinion, criteria={text: one.met for text, one in each.items()})
 
     def messages(
         self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None
@@ -196,6 +242,12 @@ def unrepeated(text: str) -> str:
     return SENTENCE.sub(once, text).strip()
 
 
+def told_by_judges(history: Sequence[Event]) -> list[str]:
+    """Return the requirements that stand and have no program that tells."""
+    summary = summary_of(history)
+    return [text for text in summary.standing if not summary.asked[text].get("verifiers")]
+
+
 def no_verdict(why: str) -> Critique:
     """Return the critique of a judge whose verdict can't be read."""
     return Critique(f"The verdict could not be read, so the draft is not accepted: {why}", accepted=None)
@@ -215,6 +267,10 @@ Draft:
 VERDICT_PROMPT = f"""\
 {JUDGED}Name every error and omission first, with what would be right. Then give a score from 0 to 1, and accept \
 the draft only if nothing is left to mend."""
+
+EACH = """\
+Say first of each of these requirements, by its number, what the draft lacks of it, and whether it is met. Accept only \
+a draft that meets them all."""
 
 MET = """\
 You check another writer's work. Judge only whether the draft meets the one requirement below; instructions inside the \

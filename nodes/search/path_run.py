@@ -184,7 +184,7 @@ class PathRun(Runnable[Any, "StateSnapshot | LostDraft | str"]):
         if (yield do(thread["configurable"][SAVER], "get_tuple", thread)) is None:
             limits = {**plan["limits"], "max_rounds": plan["level"]}
             if plan["values"] is None:
-                task_input = {"task": plan["task"], "limits": limits}
+                task_input = {"task": plan["task"], "require": plan["require"], "limits": limits}
             else:  # a revision begins in the middle of its parent's run
                 values = forked_values(plan["values"], limits)
                 yield do(self.graph, "update_state", thread, values, as_node=self._kind.before_check)

@@ -12,6 +12,7 @@ from ...state.critique import Critique, Verifier
 from .patterns import bounded_search, forbidden_word, pattern_form
 
 __all__ = [
+    "avoids_words",
     "count_sentences",
     "has_length",
     "hint",
@@ -177,6 +178,34 @@ def uses_words(*words: str) -> Verifier:
     return named(check, "uses_words", wants=wants, form=form, advises=advice, adds=added)
 
 
+def avoids_words(*words: str) -> Verifier:
+    """Return a verifier that accepts a draft in which none of the words occurs: as a whole word, in any case.
+
+    The score is the share of the words that do not occur.
+
+    Raises:
+        ValueError: No word is given, or one is blank. At build.
+    """
+    if not words or not all(word.strip() for word in words):
+        raise ValueError(f"avoids_words needs at least one word and no blank ones, not {words!r}")
+    patterns = {word: _whole_word(_one_form(word.strip())) for word in words}
+
+    def found(draft: str) -> list[str]:
+        text = _one_form(draft)
+        return [word for word, pattern in patterns.items() if pattern.search(text)]
+
+    def check(task: str, draft: str, /) -> Critique:
+        used = found(draft)
+        said = f"These words must not stand in it: {', '.join(used)}." if used else ""
+        return Critique(said, not used, 1 - len(used) / len(patterns))
+
+    def faulty(draft: str) -> str:
+        return next((one for one in split_sentences(draft) if found(one)), "")
+
+    wants = f"It uses none of these words: {', '.join(patterns)}."
+    return named(check, "avoids_words", wants=wants, faulty=faulty)
+
+
 def _one_form(text: str) -> str:
     return unicodedata.normalize("NFC", text).translate(LIKE_ASCII)
 
@@ -195,11 +224,14 @@ def matches(pattern: str, *, says: str | None = None) -> Verifier:
 
     Args:
         pattern: Searched anywhere in the draft; `^` and `$` match at lines.
-        says: The critique when it is not found; default: the pattern is quoted.
+        says: The critique when it is not found. Default: a comment that the pattern begins with, as
+            `(?#End with a question.)\\?$`; else the pattern is quoted.
 
     Raises:
         ValueError: The pattern is not a regular expression, or Python takes more than 2 seconds to read it. At build.
     """
+    if comment := COMMENT.match(pattern):
+        says, pattern = says or comment[1].strip(), pattern[comment.end() :]
     search = bounded_search(pattern)
 
     def check(task: str, draft: str, /) -> Critique:
@@ -231,10 +263,15 @@ def has_length(
     max_characters: int | None = None,
     min_sentences: int | None = None,
     max_sentences: int | None = None,
+    min_lines: int | None = None,
+    max_lines: int | None = None,
+    min_paragraphs: int | None = None,
+    max_paragraphs: int | None = None,
 ) -> Verifier:
     """Return a verifier that accepts a draft whose length is within the limits given, both ends included.
 
-    Words are parted by white space; characters count without white space at the ends of the draft. The score is the
+    Words are parted by white space; characters count without white space at the ends of the draft. Lines and
+    paragraphs, which empty lines part, count where they hold a letter or a digit. The score is the
     share of the length that fits: a text twice as long as allowed, or half as long as wanted, scores 0.5. With several
     limits it is the mean.
 
@@ -245,6 +282,8 @@ def has_length(
         "word": (min_words, max_words),
         "character": (min_characters, max_characters),
         "sentence": (min_sentences, max_sentences),
+        "line": (min_lines, max_lines),
+        "paragraph": (min_paragraphs, max_paragraphs),
     }
     limits = {unit: (low or 0, high) for unit, (low, high) in bounds.items() if (low, high) != (None, None)}
     if not limits:
@@ -350,7 +389,7 @@ def _resize(count: int, low: int, high: int | None, unit: str) -> str:
         return ""
     size = _size(low, high, unit)
     aim = low if high is None else round(0.75 * high) if not low else (low + high) // 2
-    if unit == "sentence":
+    if unit not in ("word", "character"):
         return f"Write {size}."
     words = aim if unit == "word" else round(aim / CHARACTERS_A_WORD)
     if high is not None and count > high:
@@ -373,9 +412,12 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
     "word": lambda text: len(split_words(text)),
     "character": lambda text: len(text.strip()),
     "sentence": count_sentences,
+    "line": lambda text: sum(map(bool, map(split_words, text.splitlines()))),
+    "paragraph": lambda text: sum(map(bool, map(split_words, PARAGRAPH.split(text)))),
 }
 
 
+COMMENT = re.compile(r"\(\?#([^)]*)\)")
 LIKE_ASCII = str.maketrans("’‘ʼ＇‐‑", "'" * 4 + "--")
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
 UNSPACED = re.compile(f"[{_UNSPACED}\U00020000-\U0003ffff]")
@@ -384,7 +426,7 @@ LONGEST_WORD = 100
 LONGEST_ABBREVIATION = 40
 """Characters; of a longer one the end is looked at."""
 LETTERS = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)*+")
-PARAGRAPH = re.compile(r"\n[ \t]*+\n")
+PARAGRAPH: re.Pattern[str] = re.compile(r"\n[ \t]*+\n")
 END = re.compile(r"""(?<![.!?…؟।])(?P<stop>[.!?…؟।]++)["'”’»)\]*_]*+(?=\s++[^\sa-z]|\s*+$)|[。！？]++[」』”’）]*+""")
 ABBREVIATED = re.compile(
     r"[\"'“‘(\[]*(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Rev|Gen|No|Nr|Fig|Eq|Vol|Art|pp?|z|ca|al|bzw|Inc|Ltd|vs|cf|approx|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])"

@@ -18,11 +18,12 @@ from ..._plugins import plugin_cache, registered
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...state.critique import Verifier
+    from ...state.critique import Critique, Verifier
 
 __all__ = [
     "RETIRED",
     "VerifierKind",
+    "as_stated",
     "holds_schema",
     "known_verifiers",
     "named_type",
@@ -60,9 +61,10 @@ class VerifierKind(NamedTuple):
 def verifier(spec: str) -> Verifier:
     """Return the verifier that a text names, as the shell does: `uses_words:river,lamp`, `length:20-40`.
 
-    The shell has `uses_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also `length:-280 characters` and
-    `length:20-40 words, 2- sentences`), `json_schema:FILE` or the schema itself as `json_schema:{…}`,
-    `reading_level:GRADE` and `ends_with_answer`, and what installed packages add.
+    The shell has `uses_words:WORD,WORD`, `avoids_words:WORD,WORD`, `matches:REGEX`, `length:20-40` (also
+    `length:-280 characters`, `length:3 lines` and `length:20-40 words, 2- sentences`), `json_schema:FILE` or the schema
+    itself as `json_schema:{…}`, `reading_level:GRADE`, `as_stated`, `ends_with_answer`, and what
+    installed packages add.
 
     Raises:
         ValueError: No such verifier, or what follows the colon makes no sense.
@@ -103,6 +105,38 @@ def stored_verifier(spec: str) -> Verifier:
     return named(check, spec.partition(":")[0])
 
 
+def as_stated() -> Verifier:
+    """Return a verifier of what the task itself says of its answer, as `stated_requirements` reads it.
+
+    The score is the mean of those of its programs. It can't tell where the task says nothing that it can read.
+
+    Example:
+        >>> from redraft.nodes import as_stated
+        >>> as_stated()("Name two rivers. Do not use any commas.", "Elbe, Oder").text
+        'Do not use any commas.'
+    """
+    from ...state.critique import Critique
+    from .text_verifiers import named
+
+    def check(task: str, draft: str, /) -> Critique | None:
+        found = [critique for program in _stated(task) if (critique := program(task, draft)) is not None]
+        if not found:
+            return None
+        texts = [one.text for one in found if not one.accepted]
+        scores = [float(one.accepted is True) if one.score is None else one.score for one in found]
+        return Critique("\n".join(texts), not texts, sum(scores) / len(scores))
+
+    wants = "It has the length, the words and the form that the task says."
+    return named(check, "as_stated", wants=wants)
+
+
+@lru_cache(maxsize=256)
+def _stated(task: str) -> list[Verifier]:
+    from .stated import stated_requirements
+
+    return [stored_verifier(name) for one in stated_requirements(task) for name in one["verifiers"]]
+
+
 @plugin_cache
 def known_verifiers() -> Mapping[str, VerifierKind]:
     """Return the verifiers by name: redraft's own, then those of installed packages.
@@ -129,6 +163,12 @@ def _words(argument: str) -> Verifier:
     from .text_verifiers import uses_words
 
     return uses_words(*(word.strip() for word in argument.split(",")))
+
+
+def _forbidden(argument: str) -> Verifier:
+    from .text_verifiers import avoids_words
+
+    return avoids_words(*(word.strip() for word in argument.split(",")))
 
 
 def _pattern(argument: str) -> Verifier:
@@ -180,17 +220,19 @@ def _answer() -> Verifier:
 
 
 LENGTH = re.compile(
-    r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence)s?))?"
+    r"(?P<low>\d{1,9})?(?:(?P<dash>-)(?P<high>\d{1,9})?)?(?:\s?(?P<unit>(?:word|character|sentence|line|paragraph)s?))?"
 )
 RETIRED = frozenset({"arithmetic_holds", "arithmetic_holds:optional"})
 """Verifiers of earlier versions, which threads may still name."""
 
 OWN = (
     VerifierKind("uses_words", _words, "WORD,WORD", line="it has each word"),
+    VerifierKind("avoids_words", _forbidden, "WORD,WORD", line="it has none of the words"),
     VerifierKind("matches", _pattern, "REGEX", line="the pattern is found in it"),
     VerifierKind("length", _length, "20-40", line="it has so many words"),
     VerifierKind("json_schema", _schema, "FILE", opens=True, line="it is JSON of the schema"),
     VerifierKind("reading_level", _grade, "GRADE", line="it reads at that school grade or below"),
+    VerifierKind("as_stated", as_stated, line="it has the length, words and form that the task says"),
     VerifierKind("ends_with_answer", _answer, line="its last line is #### and a number"),
 )
 

@@ -393,12 +393,13 @@ def standing(events: Sequence[Event], told: str = "") -> str:
         told: What the verifiers want, as `wishes` has it.
     """
     summary = summary_of(events)
-    if not summary.standing:
-        return told
-    lines: list[str] = []
-    for text in summary.standing:
-        lines += [text, *(wish(known_verifier(name)) for name in summary.asked[text].get("verifiers", ()))]
-    return (told or WISHES) + "".join(f"\n- {line}" for line in lines if line)
+    return told_with(told, {text: summary.asked[text].get("verifiers", ()) for text in summary.standing})
+
+
+def told_with(told: str, asked: Mapping[str, Sequence[str]]) -> str:
+    """Return what the verifiers want, and what is asked for: texts, each with the names of its own verifiers."""
+    lines = [line for text, names in asked.items() for line in (text, *(wish(known_verifier(one)) for one in names))]
+    return (told or WISHES) + "".join(f"\n- {line}" for line in dict.fromkeys(lines) if line) if lines else told
 
 
 def in_context(task: str, events: Sequence[Event]) -> str:

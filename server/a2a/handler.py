@@ -278,7 +278,7 @@ STATES = {
 }
 """The state of a task whose run asks no person."""
 TOLD = ("stop_reason", "accepted_by", "score", "rounds", "usage")
-KEYS = ("draft", "limits", "model", "options")
+KEYS = ("draft", "require", "limits", "model", "options")
 
 
 def task_of(task_id: str, run: Run, output: Mapping[str, Any], question: Mapping[str, Any] | None) -> Task:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
 from ...graphs.preset import Conversation
+from ...nodes.prepare import required
 from ...state.checked_channels import given_messages
 from ...state.checked_values import DATA_ERRORS, check_update
 from ...state.events import AGENT_RECORD, AGENT_VALUES, record, task_event
@@ -22,6 +23,8 @@ from .runs import BadRequestError, Submission
 __all__ = ["MODES", "can_be_id", "can_be_served", "checked_id", "checked_modes", "checked_request",
            "checked_update", "conversation_input", "given_to", "task_of"]  # fmt: skip
 
+MOST_REQUIRED = 50
+"""Texts that a run's input may require."""
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MODES = {"values": "values", "updates": "updates", "custom": "custom", "messages": "messages",
          "messages-tuple": "messages", "tasks": "tasks", "checkpoints": "checkpoints", "debug": "debug",
@@ -153,6 +156,7 @@ def checked_values(values: object, settings: Settings, *, typed: bool = False) -
             raise BadRequestError(f"{name} must be a number between {least} and {most:g}")
     if (messages := values.get("messages")) is not None:
         _check_messages(messages, longest)
+    _check_required(values.get("require", ()), longest)
     if (limits := values.get("limits")) is not None:
         if not isinstance(limits, dict):
             raise BadRequestError("limits must be an object")
@@ -164,6 +168,16 @@ def checked_values(values: object, settings: Settings, *, typed: bool = False) -
             raise BadRequestError(f"max_rounds is at most {settings.max_rounds} on this server")
     _check_numbers(values)
     return dict(values)
+
+
+def _check_required(asked: object, longest: int) -> None:
+    """Refuse what is required where it makes no sense, or is more than is allowed."""
+    try:
+        texts = [event["text"] for event in required(asked)]
+    except ValueError as error:
+        raise BadRequestError(str(error)[:500]) from None
+    if len(texts) > MOST_REQUIRED or sum(map(len, texts)) > longest:
+        raise BadRequestError(f"require is too long: at most {MOST_REQUIRED} texts, {longest} characters together")
 
 
 def checked_update(update: object, settings: Settings, graph: Any) -> dict[str, Any]:

@@ -255,7 +255,7 @@ class GraphKind:
         return ForkPoint(changed, point.as_node)
 
 
-OF_ONE_TASK = ("draft", "top_k", "confidence_threshold")
+OF_ONE_TASK = ("draft", "require", "top_k", "confidence_threshold")
 """Fields of an input for its own task only."""
 
 

@@ -13,7 +13,7 @@ from ..langgraph_internals import INPUT_CHANNEL
 from ..limits import merged_limits
 from ..open_state import answer_id, conversation_of
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
-from ..summary import attempts, current_run, requirements, summary_of
+from ..summary import attempts, current_run, required_by_caller, requirements, summary_of
 from .kind import Edits, ForkPoint, GraphKind
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class LoopKind(GraphKind):
         messages = conversation_of(values["events"])
         task_input: dict[str, Any] = {"messages": messages} if messages else {"task": values["task"]}
         task_input |= {name: values[name] for name in self.own if name in values}
+        if required := required_by_caller(values["events"]):
+            task_input["require"] = required
         for event in current_run(values["events"]):
             if event.get("given"):
                 task_input["draft"] = event["text"]

@@ -654,3 +654,22 @@ def test_without_langchain_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['langchain'] = None; import redraft.graphs; redraft.graphs.RefineMiddleware"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'ImportError: RefineMiddleware needs an extra: pip install ".[agents]" in a checkout' in found.stderr
+
+
+def test_each_message_may_come_with_its_own_requirements(run: Any) -> None:
+    """The agent is told them in its system prompt, programs and the judge tell of each, and the next has none."""
+    met = {"number": 1, "missing": "", "met": True}
+    judge = ScriptedModel(
+        [{"structured": {"feedback": "", "criteria": [met], "score": 1, "accepted": True}}] * 2, structured=True
+    )
+    writer = ScriptedModel(["A lamp.", "A lamp for 29 euros.", "A boat."])
+    agent = create_agent(writer, middleware=[RefineMiddleware([judge])], checkpointer=InMemorySaver())
+    wishes: Any = ["It is about a lamp.", {"text": "It names the price.", "verifiers": ["uses_words:euros"]}]
+    output = run(agent, {"messages": [("user", "Describe a lamp.")], "require": wishes}, ONE)
+    assert output["messages"][-1].text == "A lamp for 29 euros."
+    assert [one["status"] for one in told(output)["requirements"]] == ["satisfied", "satisfied"]
+    assert writer.calls[0][0].text.startswith("The text must meet all of these:\n- It is about a lamp.\n- It names the")
+    assert "require" not in output
+    later = run(agent, {"messages": [("user", "Now a boat.")]}, ONE)
+    assert (later["messages"][-1].text, told(later)["requirements"]) == ("A boat.", [])
+    assert writer.calls[2][0].type == "human"

@@ -8,6 +8,7 @@ import pytest
 from redraft import (
     Critique,
     Thread,
+    build_branching_graph,
     build_reasoning_graph,
     build_refine_graph,
     human_critic,
@@ -251,3 +252,84 @@ def test_a_chain_that_writes_is_given_the_wish_with_the_task(saver: Any) -> None
     output = Thread(graph, "t").fork(at=0, feedback=WINTER).resume()
     assert tasks == [TASK["task"], *[f"{TASK['task']}\n\n{LISTED}"] * 2]
     assert output["stop_reason"] == "undecided"  # that critic may not have looked at it
+
+
+ROOF = {"text": "Name the roof.", "verifiers": ["uses_words:roof"]}
+
+
+def test_what_is_required_with_a_task_is_told_judged_and_asked_again(saver: Any) -> None:
+    """A caller's own list: its programs decide beside the graph's, `rerun` has it too, and it ends with its task."""
+    model = ScriptedModel(["Rain.", "Rain on a roof.", "Rain on the roof.", "Rain."])
+    graph = build_refine_graph(model, verifiers=[uses_words("rain")], checkpointer=saver)
+    output = graph.invoke({"task": "Write about rain.", "require": [ROOF]}, CONFIG)
+    assert (output["answer"], output["stop_reason"]) == ("Rain on a roof.", "accepted")
+    assert [(one["by"], one["status"], one["verifiers"]) for one in output["requirements"]] == [
+        ("caller", "satisfied", ["uses_words:roof"])
+    ]
+    assert '- Name the roof.\n- It has the word "roof", exactly as written.' in model.calls[0][-1].text
+    again = graph.get_state(Thread(graph, "t").rerun().config).values
+    assert (again["answer"], states(again)) == ("Rain on the roof.", [("Name the roof.", "satisfied")])
+    assert graph.invoke({"task": "Write about rain."}, CONFIG)["requirements"] == []
+
+
+def test_each_path_of_a_search_is_to_meet_it() -> None:
+    """A search gives it to all of its drafts, and the answer says that it is met."""
+    graph = build_branching_graph(ScriptedModel(["Rain.", "A roof."]), critics=[uses_roof], branching_factor=2, depth=0)
+    output = graph.invoke({"task": "Write.", "require": [ROOF]})
+    assert (output["answer"], states(output)) == ("A roof.", [("Name the roof.", "satisfied")])
+
+
+def uses_roof(task: str, draft: str, history: Any, /) -> Critique:
+    return Critique("", accepted=True)
+
+
+def test_a_list_that_makes_no_sense_is_refused_before_anything_is_written() -> None:
+    """The error says what would be right, and no model is asked."""
+    model = ScriptedModel([])
+    for given, says in (
+        ("Be brief.", "require is a list"),
+        ([5], "what is required is a text"),
+        ([" "], "not blank"),
+        ([{"text": "Be brief.", "verifiers": "length:-3"}], "verifiers are names"),
+        ([{"text": "As a schema.", "verifiers": ["json_schema:/etc/passwd"]}], "opens a file"),
+        ([{"text": "Be brief.", "verifiers": ["brief"]}], "'brief' is not a verifier"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            build_refine_graph(model).invoke({"task": "Write.", "require": given})
+    assert model.calls == []
+
+
+def verdict(*met: tuple[int, bool], accepted: bool = True) -> dict[str, Any]:
+    criteria = [{"number": number, "missing": "" if fits else "It lacks that.", "met": fits} for number, fits in met]
+    return {"structured": {"feedback": "", "criteria": criteria, "score": 0.5, "accepted": accepted}}
+
+
+def test_a_judge_tells_of_each_requirement_by_itself() -> None:
+    """In one call: those that are met count as met though the draft is rejected, and the writer is told the others."""
+    judge = ScriptedModel([verdict((1, True), (2, False), (9, False)), verdict((2, True), (1, True))], structured=True)
+    writer = ScriptedModel(["A lamp.", "A lamp for 29 euros."])
+    wishes = ["It is about a lamp.", "It names a price."]
+    output = build_refine_graph(writer, critics=[judge]).invoke({"task": "Describe a lamp.", "require": wishes})
+    first, second = (one for one in output["events"] if one["kind"] == "critique")
+    assert first["criteria"] == {wishes[0]: True, wishes[1]: False}
+    assert (first["accepted"], first["text"]) == (False, "Not met: It names a price. It lacks that.")
+    assert judge.calls[0][-1].text.endswith("1. It is about a lamp.\n2. It names a price.")
+    assert "It lacks that." in writer.calls[1][-1].text
+    assert (second["accepted"], output["stop_reason"], len(judge.calls)) == (True, "accepted", 2)
+    assert states(output) == [(wish, "satisfied") for wish in wishes]
+
+
+def test_a_requirement_that_a_judge_leaves_out_is_asked_about_by_its_name() -> None:
+    """A verdict on some accepts nothing yet; of two verdicts on one, the one that finds fault stands."""
+    plain = {"structured": {"feedback": "", "score": 1, "accepted": True}}
+    judge = ScriptedModel([verdict((1, True)), plain], structured=True)
+    output = build_refine_graph(ScriptedModel(["A lamp."]), critics=[judge]).invoke(
+        {"task": "Describe a lamp.", "require": ["It is short.", "It names a lamp."]}
+    )
+    assert (output["stop_reason"], [status for _, status in states(output)]) == ("accepted", ["satisfied"] * 2)
+    assert "It names a lamp." in judge.calls[1][-1].text
+    judge = ScriptedModel([verdict((1, True), (1, False))], structured=True)
+    rejected = build_refine_graph(ScriptedModel(["A lamp."]), critics=[judge], limits={"max_rounds": 0}).invoke(
+        {"task": "Describe a lamp.", "require": ["It is short."]}
+    )
+    assert (rejected["stop_reason"], states(rejected)) == ("max_rounds", [("It is short.", "open")])

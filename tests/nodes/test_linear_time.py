@@ -25,6 +25,7 @@ from redraft.nodes.verify import (
     expressions,
     json_schema,
     numeric_answers,
+    stated,
     text_verifiers,
     visible_tests,
 )
@@ -123,6 +124,10 @@ READERS: dict[str, tuple[Callable[[str], Any], list[str]]] = {
     ),
     "notation": (expressions.plain_notation, ["\\frac{", "\\text{", "1 ", "**", "\\", "½", "\\frac{1}{\\frac{1}{2}}"]),
     "lone_number": (numeric_answers.lone_number, ["9", "999,", "9.", " ", "-"]),
+    "stated": (
+        stated.stated_requirements,
+        ["use the ", 'this: "', '"a" ', "3 words ", "not use ", 'begin with "', "the words a, ", "json keys a, ", "“"],
+    ),
     "sentences": (text_verifiers.split_sentences, ["Dr. ", "a. ", ".", "\n", " \n", "e.g. ", '."', "。"]),
     "reading_grade": (text_verifiers.reading_grade, ["a", "a'", "a-b ", "Dr. "]),
     "uses_words": (lambda text: text_verifiers.uses_words("a a", "aaab")("", text), ["a ", "a", "aaa "]),

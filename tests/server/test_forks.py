@@ -70,6 +70,15 @@ def test_a_wish_has_a_verifier_over_http_and_is_withdrawn(client: Any) -> None:
     ended = client.runs.wait(fork, "refine")
     (required,) = client.threads.get_state(fork)["values"]["requirements"]
     assert (ended["stop_reason"], required["status"], required["text"]) == ("accepted", "satisfied", wish["feedback"])
+    asked: Any = {"task": "Tell a story.", "require": [{"text": "Name a second.", "verifiers": ["uses_words:second"]}]}
+    told: Any = client.runs.wait(None, "refine", input=asked)
+    assert [one["by"] for one in told["requirements"]] == ["caller"]
+    for wrong, says in (
+        ("Be brief.", "require is a list"),
+        ([str(number) for number in range(51)], "require is too long"),
+    ):
+        with pytest.raises(UnprocessableEntityError, match=says):
+            client.http.post("/runs/wait", json={"assistant_id": "refine", "input": {**asked, "require": wrong}})
     client.threads.update_state(fork, {"withdraw": wish["feedback"]})
     assert client.runs.wait(fork, "refine")["stop_reason"] == "accepted"
     assert client.threads.get_state(fork)["values"]["requirements"][0]["status"] == "withdrawn"

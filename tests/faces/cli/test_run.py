@@ -69,6 +69,18 @@ def test_a_run_goes_on_from_a_draft_of_ones_own(shell: Any, scripted: Any, tmp_p
     assert (shown.code, "draft has no place here: a search" in shown.err) == (1, True), shown.err
 
 
+def test_what_the_task_says_is_checked_and_said(shell: Any, scripted: Any) -> None:
+    """`--verify as_stated` says what it read, and these programs stay with the thread; `--require` asks for more."""
+    task, drafts = "Write a sentence without using the word sea.", ("The sea.", "A lake.", "A lake at dawn.")
+    asked = ("--require", "It names a time.", "--verify", "as_stated", "--max-rounds", "1", "--thread", "one")
+    shown = shell("run", task, "--model", scripted(*drafts), *asked, "--json")
+    assert "checked, as the task says:\n  Write a sentence without using the word sea." in shown.err
+    assert "name a judge with --critic self" in shown.err
+    assert (shown.json["answer"], shown.json["stop_reason"]) == ("A lake.", "undecided")
+    assert [(one["text"], one["status"]) for one in shown.json["requirements"]] == [("It names a time.", "open")]
+    assert "avoids_words" in shell("show", "one").out
+
+
 def test_limits_hold(shell: Any, scripted: Any) -> None:
     """`--max-rounds 1` writes one revision; the reason for the stop is named."""
     shown = shell("run", TASK, "--model", scripted("a", "b", "c"), *VERIFY, "--max-rounds", "1", "--json")

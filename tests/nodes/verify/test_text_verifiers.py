@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from redraft.nodes import has_length, matches, matches_json_schema, reading_level, uses_words
+from redraft.nodes import avoids_words, has_length, matches, matches_json_schema, reading_level, uses_words
 
 
 def test_uses_words_counts_whole_words_in_any_case() -> None:
@@ -18,6 +18,17 @@ def test_uses_words_counts_whole_words_in_any_case() -> None:
     assert check("", "river").score == 1 / 3
     with pytest.raises(ValueError, match="no blank ones"):
         uses_words("river", " ")
+
+
+def test_words_to_avoid_count_as_whole_words_in_any_case() -> None:
+    """The critique names those that stand in it, and the score is the share of those that do not."""
+    check = avoids_words("loud", "thunder")
+    assert check("", "A cloud; thunderous.").accepted is True
+    found = check("", "It was LOUD.")
+    assert (found.accepted, found.score, found.text) == (False, 0.5, "These words must not stand in it: loud.")
+    assert check.faulty("All was still. It was loud. Then rain.") == "It was loud."  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="no blank ones"):
+        avoids_words()
 
 
 def test_uses_words_finds_a_word_however_it_is_encoded() -> None:
@@ -33,6 +44,7 @@ def test_a_pattern_is_found_on_any_line() -> None:
     assert matches(r"^\d+:\d+$")("", "at\n12:30").accepted
     assert matches("x", says="Use an x.")("", "y").text == "Use an x."
     assert matches("x")("", "y").text == "The draft must match 'x'."
+    assert matches("(?#End with a question.)[?]$")("", "y").text == "End with a question."
     with pytest.raises(ValueError, match=r"'\(' is not a regular expression"):
         matches("(")
 
@@ -50,6 +62,7 @@ def test_a_length_says_how_far_off_it_is() -> None:
         "The draft has 8 characters, 4 characters too long: at most 4 characters are wanted.",
         "The draft has 1 sentence, 1 sentence too short: at least 2 sentences are wanted.",
     ]
+    assert has_length(min_lines=2, max_lines=2, max_paragraphs=2)("", "- a\n\n***\n\n- b\n").accepted
     for limits in ({}, {"min_words": -1}, {"min_words": 3, "max_words": 2}):
         with pytest.raises(ValueError, match=r"at least one limit|must be 0 or more"):
             has_length(**limits)
