@@ -47,16 +47,18 @@ def threads(
     with listing(db) as saver, bad_input():
         rows = saver.runs.list(limit=limit, stop_reason=wanted)
         sizes = saver.sizes([row.thread_id for row in rows])
+        states = saver.under_way([row.thread_id for row in rows if row.stop_reason is None])
     data = [
         {
             **dataclasses.asdict(row),
+            "state": states.get(row.thread_id),
             "recipe": recipe_of(row),
             "model": model_of(row),
             "bytes": sizes[row.thread_id],
         }
         for row in rows
     ]
-    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, sizes, stopped=stopped))
+    Screen(as_json=as_json).result(data, lambda screen: show_threads(screen, rows, sizes, states, stopped=stopped))
 
 
 def history(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

@@ -60,7 +60,12 @@ WIDE = 110
 
 
 def show_threads(
-    screen: Screen, rows: Sequence[RunRow], sizes: Mapping[str, int], *, stopped: str | None = None
+    screen: Screen,
+    rows: Sequence[RunRow],
+    sizes: Mapping[str, int],
+    states: Mapping[str, str],
+    *,
+    stopped: str | None = None,
 ) -> None:
     """Print one line a thread, or that there is none that `stopped` so; on a wide screen with model and size."""
     if not rows:
@@ -80,7 +85,7 @@ def show_threads(
         table.add_row(
             Text(safe(row.thread_id), style="bold"),
             Text(moved(row.updated_at), style="dim"),
-            stop_text(row.stop_reason),
+            stop_text(row.stop_reason or states.get(row.thread_id)),
             str(row.rounds),
             score_of(row.score),
             f"{row.total_tokens:,}",
@@ -88,8 +93,8 @@ def show_threads(
             Text(one_line(row.task), style="dim" if row.recipe is None else ""),
         )
     screen.put(table)
-    if any(row.stop_reason is None for row in rows):
-        screen.line(("unfinished threads go on with: redraft resume ID", "dim"))
+    if any(row.stop_reason is None and states.get(row.thread_id) != "running" for row in rows):
+        screen.line(("unfinished threads, and those that wait for you, go on with: redraft resume ID", "dim"))
     if any(row.recipe is None for row in rows):
         screen.line(("threads whose task is dim were built in Python; only Python can resume them", "dim"))
 

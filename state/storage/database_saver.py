@@ -32,10 +32,10 @@ from .encryption import split_filter
 from .foreign_runs import ForeignLease, ForeignRuns
 from .group_writer import UNHELD, GroupWriter, Rows
 from .housekeeping import Housekeeping, StoredThread, StoredWrite, held_versions, own_snapshots, place_of
-from .index import Query, RunIndex, row_from_checkpoint, stored_sizes, stored_values
+from .index import Query, RunIndex, row_from_checkpoint, states_under_way, stored_sizes, stored_values
 from .journal import RECORDS, Journal
 from .lease_keeper import Lease, LeaseKeeper, control_of
-from .leases import LeaseDialect, Leases, LostLeaseError
+from .leases import LeaseDialect, Leases, LostLeaseError, alive
 from .listed import ClockError, ListedPlace, histories, is_older, listed, read_checkpoint
 from .thread_rows import ThreadRows, off_rows
 from .trust import PlainSerializer, name_key
@@ -471,6 +471,15 @@ class DatabaseSaver(Housekeeping, BaseCheckpointSaver[str]):
 
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
         return stored_sizes(self._query, self.lengths, thread_ids)
+
+    def under_way(self, thread_ids: Sequence[str]) -> dict[str, str]:
+        """Return of each thread that is `running`, or `waiting` for a person, which of the two."""
+        found = states_under_way(self._query, {self.writes_table[0]}, thread_ids)
+        return found | {
+            one: "running"
+            for one in thread_ids
+            if (runner := self.leases.leases.get(one)) and alive(runner.process) is not False
+        }
 
     def _drop(self, thread_id: str, places: Sequence[tuple[str, str]]) -> None:
         for table in ("checkpoints", self.writes_table[0]):

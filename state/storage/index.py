@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from operator import attrgetter
+from time import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dual import in_db_executor
 from ..events import AGENT_VALUES
 from ..first_nodes import UNREAD
 from ..langgraph_internals import INPUT_CHANNEL
+from .leases import LEASE_S, alive
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -41,6 +43,7 @@ __all__ = [
     "RunRow",
     "Runs",
     "row_from_checkpoint",
+    "states_under_way",
     "stored_sizes",
     "stored_values",
     "with_paths",
@@ -379,6 +382,37 @@ def stored_sizes(query: Query, lengths: Mapping[str, str], thread_ids: Sequence[
         for thread_id, length_of in query(statement, values):
             sizes[thread_id] += int(length_of or 0)
     return sizes
+
+
+def states_under_way(query: Query, tables: Set[str], thread_ids: Sequence[str]) -> dict[str, str]:
+    """Return of each thread that is being run that it is `running`, and of one that asks a person, `waiting`.
+
+    Args:
+        query: Runs one statement.
+        tables: The names of the tables that are there.
+        thread_ids: The threads.
+    """
+    values = {f"id{number}": thread_id for number, thread_id in enumerate(dict.fromkeys(thread_ids))}
+    if not values:
+        return {}
+    places = ", ".join(f"%({name})s" for name in values)
+    writes = "writes" if "writes" in tables else "checkpoint_writes"
+    asking = (
+        f"SELECT DISTINCT thread_id FROM {writes} AS asked WHERE thread_id IN ({places}) AND checkpoint_ns = '' "  # noqa: S608
+        "AND channel = %(channel)s AND checkpoint_id = (SELECT MAX(checkpoint_id) FROM checkpoints AS newest "
+        "WHERE newest.thread_id = asked.thread_id AND newest.checkpoint_ns = '')"
+    )
+    found = {thread_id: "waiting" for (thread_id,) in query(asking, {**values, "channel": "__interrupt__"})}
+    if "redraft_leases" in tables:
+        now = time()
+        held = (
+            f"SELECT thread_id, process FROM redraft_leases WHERE thread_id IN ({places}) "  # noqa: S608
+            "AND expires_at > %(now)s AND expires_at <= %(longest)s"
+        )
+        running = query(held, {**values, "now": now, "longest": now + 2 * LEASE_S})
+        # Killed, a process may hold its lease a little longer.
+        found |= {thread_id: "running" for thread_id, process in running if alive(process) is not False}
+    return found
 
 
 def _row(columns: Sequence[Any], vault: Vault | None) -> RunRow:

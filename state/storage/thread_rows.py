@@ -20,7 +20,7 @@ import ormsgpack
 from ..._files import check_schema, limit_values
 from ..langgraph_internals import INPUT_CHANNEL
 from .encryption import PROOF, SELECT_PROOF
-from .index import Query, RunIndex, stored_sizes
+from .index import Query, RunIndex, states_under_way, stored_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -214,6 +214,7 @@ class PlainIndex:
         rows_of: Reads the rows of a thread.
         close: Gives the database back.
         errors: The database's own.
+        tables: The names of the tables that are there.
     """
 
     def __init__(
@@ -222,9 +223,12 @@ class PlainIndex:
         lengths: Mapping[str, str],
         rows_of: Callable[[Query, str], ThreadRows],
         close: Callable[[], None],
+        *,
         errors: type[Exception],
+        tables: Set[str],
     ) -> None:
         self._query, self._lengths, self._rows_of, self._errors = query, lengths, rows_of, errors
+        self._tables = tables
         self.close = close
         self.runs = RunIndex(query)
 
@@ -237,6 +241,10 @@ class PlainIndex:
     def sizes(self, thread_ids: Sequence[str]) -> dict[str, int]:
         """Return the bytes that are kept of each thread."""
         return stored_sizes(self._query, self._lengths, thread_ids)
+
+    def under_way(self, thread_ids: Sequence[str]) -> dict[str, str]:
+        """Return of each thread that is `running`, or `waiting` for a person, which of the two."""
+        return states_under_way(self._query, self._tables, thread_ids)
 
     def read_rows(self, read: Callable[[ThreadRows], T], thread_id: str) -> T | None:
         """Read a thread off its rows; return `None` where only a saver can tell."""
@@ -264,7 +272,7 @@ def plain_index(
     """
     if tables >= {"runs", "redraft_encryption"} | lengths.keys() - {"redraft_journal"}:
         of_them = {table: length for table, length in lengths.items() if table in tables}
-        index = PlainIndex(query, of_them, rows_of, close, errors)
+        index = PlainIndex(query, of_them, rows_of, close, errors=errors, tables=tables)
         with suppress(errors):
             if [*map(tuple, query(SELECT_PROOF, {}))] == [(PROOF,)]:
                 return index

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redraft import Critique, build_refine_graph, human_critic
+from redraft.models import ScriptedModel
 from redraft.state import open_checkpointer
 from redraft.state.stopping import STOP_REASONS
 from redraft.state.storage.thread_rows import PlainIndex
@@ -213,6 +215,27 @@ def test_threads_are_listed_by_how_they_stopped(shell: Any, scripted: Any) -> No
         assert (refused.code, refused.out) == (2, "")
         assert repr(unknown) in refused.err
         assert all(reason in refused.err for reason in (*STOP_REASONS, "unfinished"))
+
+
+def test_a_thread_that_runs_or_waits_is_told_from_one_that_was_left(shell: Any, db: str) -> None:
+    """The list says `running` while somebody runs it, `waiting` where it asks a person, and `unfinished` otherwise."""
+    shown: dict[str, str] = {}
+
+    def lists(task: str, draft: str, history: Any, /) -> Critique:
+        shown.update({row["thread_id"]: row["state"] for row in shell("threads", "--json", "--db", db).json})
+        return Critique("", accepted=True)
+
+    with open_checkpointer(db) as saver:
+        for name, critics, how in (
+            ("left", [lists], {"interrupt_before": ["feedback"]}),
+            ("waiting", [human_critic()], {}),
+            ("running", [lists], {}),
+        ):
+            graph = build_refine_graph(ScriptedModel(["A lamp."]), critics=critics, checkpointer=saver)
+            graph.invoke({"task": TASK}, {"configurable": {"thread_id": name}}, **how)
+    assert shown == {"left": None, "waiting": "waiting", "running": "running"}
+    listed = shell("threads", "--db", db)
+    assert [line.split()[2] for line in listed.out.splitlines()[1:4]] == ["accepted", "waiting", "unfinished"]
 
 
 def test_the_home_folder_is_found(shell: Any, scripted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
