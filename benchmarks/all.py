@@ -35,6 +35,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "many_threads": (QUICK, ("--full",)),
     "storage_growth": (QUICK, ()),
     "rounds": (QUICK, ("--full",)),
+    "math_latency": (QUICK, ()),
     "clients": (QUICK, ()),
     "startup": (QUICK, ()),
     "stored_index": (QUICK, ()),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
+from ..nodes.ahead import beginning_ahead
 from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import (
@@ -333,7 +334,12 @@ def build_refine_graph(
     wire(
         graph,
         prepare=opening,
-        generate=generate_step(first, answer=answer, prices=prices, raises_later=True),
+        generate=beginning_ahead(
+            generate_step(first, answer=answer, prices=prices, raises_later=True),
+            others,
+            judge_last=judge_last,
+            prices=prices,
+        ),
         feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
         human=feedback_step(people, name="human", **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.

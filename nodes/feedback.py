@@ -233,7 +233,8 @@ def _question(critic: NamedCritic, draft: str, state: Mapping[str, Any]) -> tupl
     if critic.takes_state:
         return ({**state, "draft": draft},), {}
     record = frozen(state["events"])  # a critic sees the record, and must not append to it
-    named = {"state": {**state, "events": record, "draft": draft}} if critic.named_state else {}
+    ahead = begun if (begun := state.get("asked_ahead")) and begun["critic"] == critic.name else None
+    named = {"state": {**state, "events": record, "draft": draft, "asked_ahead": ahead}} if critic.named_state else {}
     task = state["task"] if critic.verifier or critic.human else state["task"] + standing(state["events"])
     return (task, draft, record), named
 

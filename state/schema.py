@@ -55,6 +55,8 @@ class RefineState(RefineInput, RunValues, total=False):
     require: Annotated[list[str | Required], EphemeralValue]
     events: Annotated[list[KnownEvent], CheckedDelta(append_events, snapshot_frequency=NEVER)]
     """The record. Only each step's new events are stored, so that a thread's bytes grow linearly with its rounds."""
+    asked_ahead: Annotated[dict[str, Any], EphemeralValue]
+    """What a critic has asked beside the writer of the first draft, in the step before it judges that."""
     raised: Annotated[str, UntrackedValue]
     """The error of the first draft, in the step before it is raised. It is never stored, so that a thread which goes on
     asks again."""

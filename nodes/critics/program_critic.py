@@ -13,18 +13,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langgraph.constants import TAG_NOSTREAM
+
 from ...state.critique import Critique, DualCritic
-from ...state.dual import Do
+from ...state.dual import Do, DualCallable
 from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..arguments import checked_count
+from ..runtime.meter import METER
 from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, chat_prompt, reseeded
 from ..writing.replies import read_text
 from ..writing.sampling import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from decimal import Decimal
 
     from langchain_core.language_models import BaseChatModel
@@ -75,21 +78,38 @@ class ProgramCritic(DualCritic):
         self._model = model
         self._later = sampled(model, temperature)
 
-    def logic(self, task: str, draft: str, history: Sequence[Event], /) -> Generator[Do, Any, Critique]:
-        """Write and run programs until they decide, and compare."""
+    @property
+    def ahead(self) -> _FirstProgram:
+        """What it can ask before there is a draft."""
+        return _FirstProgram(self)
+
+    def logic(
+        self, task: str, draft: str, history: Sequence[Event], /, state: Mapping[str, Any] | None = None
+    ) -> Generator[Do, Any, Critique]:
+        """Write and run programs until they decide, and compare; the first may have been asked for ahead."""
+        begun = (state or {}).get("asked_ahead")
         votes = _Votes(draft, history, known=self._known(history))
         # Each later draft may have one more, so that a problem without any agreement stays affordable.
         most = self.programs + sum(attempt.critiques != () for attempt in attempts(history))
         for number in range(len(votes.known), most):
             if votes.accept() or votes.reject():
                 break
-            # A style that is asked for again is sampled.
-            model, messages = self._model if number < len(self.templates) else self._later, self.messages(task, number)
-            writer = reseeded(model, number, messages)
-            program = read_program(read_text((yield Do(writer.invoke, writer.ainvoke, (messages,)))))
+            if begun and not number:
+                program = read_program(begun["reply"])
+                if meter := METER.get():
+                    meter.take_over(begun["usage"], begun["model"])
+            else:
+                program = read_program(read_text((yield self.asking(task, number))))
             ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
             votes.written.append(Computed.of(program, ran))
         return self._compared(votes)
+
+    def asking(self, task: str, number: int, **config: Any) -> Do:
+        """Return the call that asks for the program of this number."""
+        # A style that is asked for again is sampled.
+        model, messages = self._model if number < len(self.templates) else self._later, self.messages(task, number)
+        writer = reseeded(model, number, messages)
+        return Do(writer.invoke, writer.ainvoke, (messages, *filter(None, [config])))
 
     def messages(self, task: str, number: int) -> list[BaseMessage]:
         """Return the messages that ask for the program of this number, from 0; the model never sees the draft."""
@@ -137,6 +157,16 @@ class ProgramCritic(DualCritic):
             if critique["by"] == self.name
             for one in critique.get("evidence", {}).get("programs", ())
         ]
+
+
+class _FirstProgram(DualCallable[[str], Any]):
+    """Asks for the first program, which no draft is shown; whoever reads the run's words is not shown it either."""
+
+    def __init__(self, critic: ProgramCritic) -> None:
+        self.critic = critic
+
+    def logic(self, task: str) -> Generator[Do, Any, Any]:
+        return (yield self.critic.asking(task, 0, tags=[TAG_NOSTREAM]))
 
 
 program_critic = ProgramCritic

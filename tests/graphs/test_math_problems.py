@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.graphs.math_problems import (
@@ -20,6 +20,9 @@ from redraft.graphs.math_problems import (
 from redraft.models import ScriptedModel, chat_model
 from redraft.nodes import extract_number
 from redraft.state import Thread, open_checkpointer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TASK = "Ann has 2 bags of 3 nuts and eats one nut. How many are left?"
 WRONG, RIGHT = "2 * 3 = 6\n#### 6", "2 * 3 = 6, 6 - 1 = 5\n#### 5"
@@ -165,3 +168,67 @@ async def test_a_vote_reads_each_reply_once_and_beside_the_event_loop() -> None:
     graph = build_majority_graph(ScriptedModel(["It is 4", "It is 5", "It is 4"]), samples=3, read_answer=last_word)
     assert (await graph.ainvoke({"task": "2 + 2?"}))["answer"] == "It is 4"
     assert sorted(read) == [("It is 4", False), ("It is 5", False)]
+
+
+class Together(ScriptedModel):
+    """A scripted model whose first two async calls answer only once both have begun."""
+
+    both: Any = None
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        self.both = self.both or asyncio.Barrier(2)
+        result = self._generate(messages, stop, None, **kwargs)
+        if len(self.calls) <= 2:
+            await self.both.wait()
+        return result
+
+
+PEARS: Any = {"task": "Ann has 3 bags of 4 pears. How many pears is that?"}
+TWELVE = "```python\nprint(3 * 4)\n```"
+
+
+def test_the_first_program_is_written_beside_the_draft() -> None:
+    """In an async run neither waits for the other, nothing more is asked, and its words are not streamed."""
+
+    async def run() -> tuple[Any, str]:
+        graph = build_math_graph(Together(["3 * 4 = 12", TWELVE]))
+        said, output = "", {}
+        async for mode, item in graph.astream(PEARS, stream_mode=["messages", "values"]):
+            said += item[0].text if mode == "messages" else ""
+            output = item if mode == "values" else output
+        return output, said
+
+    output, said = asyncio.run(run())
+    in_turn = build_math_graph(ScriptedModel(["3 * 4 = 12", TWELVE])).invoke(PEARS)
+    assert (output["answer"], output["stop_reason"], "print" in said) == ("3 * 4 = 12", "accepted", False)
+    for one, other in zip(output["events"], in_turn["events"], strict=True):
+        apart = {"at", "prev", "usage"}
+        assert {key: one[key] for key in one.keys() - apart} == {key: other[key] for key in other.keys() - apart}
+        assert one.get("usage", {}).get("total_tokens") == other.get("usage", {}).get("total_tokens")
+
+
+def test_a_program_written_ahead_is_kept_with_the_draft(tmp_path: Path) -> None:
+    """A run that is stopped before it is judged goes on elsewhere without asking for the program again."""
+    config: Any = {"configurable": {"thread_id": "t"}}
+
+    async def run(model: Any, task: Any, **how: Any) -> Any:
+        async with open_checkpointer(tmp_path / "runs.sqlite") as saver:
+            return await build_math_graph(model, checkpointer=saver).ainvoke(task, config, **how)
+
+    asyncio.run(run(Together(["3 * 4 = 12", TWELVE]), PEARS, interrupt_before=["feedback"]))
+    output = asyncio.run(run(ScriptedModel([]), None))
+    assert (output["stop_reason"], output["usage"]["calls"]) == ("accepted", 2)
+
+
+def test_what_is_asked_ahead_costs_nothing_that_is_not_counted() -> None:
+    """With a budget the draft comes first; a program beside a draft that came to nothing is counted with it."""
+    budget = {"limits": {"max_tokens": 10_000}}
+    model = ScriptedModel(["3 * 4 = 12", TWELVE])
+    assert asyncio.run(build_math_graph(model).ainvoke(PEARS | budget))["stop_reason"] == "accepted"
+    refused = ScriptedModel(["I'm sorry, I can't help with that.", TWELVE, "3 * 4 = 12", TWELVE])
+    output = asyncio.run(build_math_graph(refused).ainvoke(PEARS))
+    assert (output["stop_reason"], output["usage"]["calls"]) == ("accepted", 4)
+    assert [event["kind"] for event in output["events"][:3]] == ["task", "draft", "thought"]
+    with pytest.raises(ValueError, match="came back empty") as raised:
+        asyncio.run(build_math_graph(ScriptedModel(["", TWELVE])).ainvoke(PEARS))
+    assert raised.value.redraft_usage["calls"] == 2
