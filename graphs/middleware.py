@@ -250,7 +250,8 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         """Make a model call of the agent's: counted, kept in the journal, refused once a budget is spent."""
         request, handler = given
         asked = loop_state(request.state).get("requirements", ()) if begun(request.state) else ()
-        told = told_with(self._told, {one["text"]: one["verifiers"] for one in asked if one["by"] == CALLER}).strip()
+        own = [one for one in asked if one["by"] == CALLER and one["status"] != "withdrawn"]
+        told = told_with(self._told, {one["text"]: one["verifiers"] for one in own}).strip()
         if told:
             system = f"{request.system_prompt}\n\n{told}" if request.system_prompt else told
             request = request.override(system_message=SystemMessage(system))

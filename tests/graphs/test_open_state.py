@@ -180,7 +180,7 @@ def test_input_schema_only_narrows() -> None:
         input_schema=Given,
     )
     assert graph.invoke(FOR_KIDS)["notes"] == ["written"]
-    with pytest.raises(ValueError, match="takes no 'notes'; it takes audience, draft, limits, task"):
+    with pytest.raises(ValueError, match="takes no 'notes'; it takes audience, draft, limits, require, task"):
         graph.invoke({**FOR_KIDS, "notes": ["mine"]})
 
 

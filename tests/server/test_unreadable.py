@@ -113,7 +113,7 @@ def test_a_graph_that_takes_its_whole_state_takes_no_record_from_a_caller() -> N
     graph = StateGraph(Titled)
     graph.add_node("say", lambda state: {})
     graph.add_edge("__start__", "say")
-    assert sorted(given_to(graph.compile())) == ["draft", "limits", "task", "title"]
+    assert sorted(given_to(graph.compile())) == ["draft", "limits", "require", "task", "title"]
     model, saver = ScriptedModel(["x"]), InMemorySaver()
     agent = create_agent(
         model, middleware=[RefineMiddleware([verifier_critic(uses_words("lamp"))])], checkpointer=saver
