@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -41,6 +41,7 @@ from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Step
 from ..nodes.runtime.superstep import Superstep
+from ..nodes.sent import sent_prompts
 from ..nodes.verify.answer_type import AnswerType, answer_type_of, known_type, schema_option
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, known_verifier, seen_by_refiner, with_schema
 from ..nodes.writing.sampling import sampled
@@ -160,6 +161,8 @@ class LoopParts(NamedTuple):
     """Writes first drafts."""
     sample: Writer
     """Writes another first draft."""
+    revise: Writer
+    """Writes revisions."""
     critics: tuple[NamedCritic, ...]
     answer_type: Any
     limits: Mapping[str, Any]
@@ -355,7 +358,8 @@ def build_refine_graph(
         own=own,
         known_verifier=known_verifier,
         known_type=known_type(answer),
-        parts=LoopParts(generate or first, generate or again, tuple(named), answer_type, dict(limits or {})),
+        prompts=partial(sent_prompts, first=first, again=again, revise=revise, critics=named),
+        parts=LoopParts(generate or first, generate or again, revise, tuple(named), answer_type, dict(limits or {})),
     )
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.

@@ -263,6 +263,7 @@ COMMANDS = (
         (
             "redraft show run-1f0c",
             "redraft show run-1f0c --round 0",
+            "redraft show run-1f0c --prompts",
         ),
     ),
     LazyCommand(

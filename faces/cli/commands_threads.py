@@ -7,7 +7,7 @@ import hashlib
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,19 +17,24 @@ from ..views.console import Screen
 from ..views.drafts import ReadThread, diff_facts, read_values
 from ..views.timeline import timeline_facts, tree_facts, tree_table
 from ..views.wording import checked_reason
-from .options import AsJson, Db, ThreadId
+from .options import AsJson, Db, ThreadId, TrustRecipe
 from .running import outcome_data
 from .thread_views import (
     branch_data,
     drafts_data,
     model_of,
+    prompt_data,
     recipe_of,
     show_diff,
     show_drafts,
     show_history,
+    show_prompts,
     show_replay,
     show_threads,
 )
+
+if TYPE_CHECKING:
+    from ...state.threads.kind import SentPrompt
 
 __all__ = ["diff", "file_name", "history", "html", "profile", "replay", "show", "threads", "tree"]
 
@@ -97,6 +102,10 @@ def profile(
 def show(
     thread_id: ThreadId,
     number: Annotated[int | None, typer.Option("--round", metavar="N", help="Only this round's draft.")] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="The prompts too, as models were asked with them; none is asked now.")
+    ] = False,
+    trust_recipe: TrustRecipe = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -105,10 +114,25 @@ def show(
     with bad_input():
         drafts = drafts_data(values, number)
     data = drafts if number is None else drafts["drafts"][0]
-    Screen(as_json=as_json).result(
-        {"thread_id": thread_id, **data},
-        lambda screen: show_drafts(screen, values, drafts, thread_id=thread_id, db=db, whole=number is None),
-    )
+    screen = Screen(as_json=as_json)
+    sent = _prompts(thread_id, number, db, screen, trust=trust_recipe) if prompts else []
+    told = {"prompts": [prompt_data(one) for one in sent]} if prompts else {}
+
+    def show_all(screen: Screen) -> None:
+        show_drafts(screen, values, drafts, thread_id=thread_id, db=db, whole=number is None)
+        show_prompts(screen, sent)
+
+    screen.result({"thread_id": thread_id, **data, **told}, show_all)
+
+
+def _prompts(thread_id: str, number: int | None, db: str, screen: Screen, *, trust: bool) -> list[SentPrompt]:
+    """Return what models were asked with, of one round or all; the graph is built, and not run."""
+    from ...state import Thread
+    from .running import trusted_recipe
+
+    with opened(db, read_only=True) as saver, bad_input():
+        graph = trusted_recipe(saver, thread_id, screen=screen, trust=trust).build(saver)
+        return [one for one in Thread(graph, thread_id).prompts() if number in (None, one.round)]
 
 
 def tree(thread_id: ThreadId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

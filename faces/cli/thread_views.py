@@ -37,17 +37,20 @@ if TYPE_CHECKING:
 
     from ...state.storage.index import RunRow
     from ...state.threads.history import HistoryStep, ThreadTree
+    from ...state.threads.kind import SentPrompt
     from ...state.threads.replay import Replay
 
 __all__ = [
     "branch_data",
     "drafts_data",
     "model_of",
+    "prompt_data",
     "recipe_of",
     "show_diff",
     "show_drafts",
     "show_history",
     "show_profile",
+    "show_prompts",
     "show_replay",
     "show_threads",
 ]
@@ -97,6 +100,22 @@ def show_threads(
         screen.line(("unfinished threads, and those that wait for you, go on with: redraft resume ID", "dim"))
     if any(row.recipe is None for row in rows):
         screen.line(("threads whose task is dim were built in Python; only Python can resume them", "dim"))
+
+
+def prompt_data(sent: SentPrompt) -> dict[str, Any]:
+    """Return what a model was asked with as JSON has it."""
+    messages = [{"role": message.type, "content": message.content} for message in sent.messages]
+    return {"round": sent.round, "kind": sent.kind, "by": sent.by, "messages": messages}
+
+
+def show_prompts(screen: Screen, prompts: Sequence[SentPrompt]) -> None:
+    """Print what models were asked with, a heading and the messages of each."""
+    for one in prompts:
+        screen.line()
+        screen.line((f"prompt of round {one.round}, {one.kind} by {one.by}", "bold"))
+        for message in one.messages:
+            screen.line((f"{message.type}:", "dim"), indent=2)
+            screen.block(str(message.text), indent=4)
 
 
 def recipe_of(row: RunRow) -> Any:

@@ -188,13 +188,11 @@ class ModelCritic(OneModelCritic):
         """
         if self._judge is None:
             return self.read((yield Do(self.model.invoke, self.model.ainvoke, (messages,))))
-        asked = [] if self.requirement or not self.tells_of_requirements else told_by_judges(history)
+        question, asked = self._question(messages, history)
         try:
             if not asked:
-                verdict = yield from self._judge.logic(messages, None)
+                verdict = yield from self._judge.logic(question, None)
                 return self._critique(verdict.feedback, verdict.accepted, verdict.score)
-            numbered = "\n".join(f"{number}. {' '.join(text.split())}" for number, text in enumerate(asked, 1))
-            question = [*messages, HumanMessage(f"{EACH}\n{numbered}")]
             whole = yield from StructuredModel(self.model, CriteriaVerdict).logic(question, None)
         except UnreadableReplyError as error:
             return no_verdict(str(error))
@@ -205,6 +203,22 @@ class ModelCritic(OneModelCritic):
         accepted = whole.accepted and not missing
         opinion = self._critique("\n".join([whole.feedback, *missing]).strip(), accepted, whole.score)
         return replace(opinion, criteria={text: one.met for text, one in each.items()})
+
+    def _question(
+        self, messages: Sequence[BaseMessage], history: Sequence[Event]
+    ) -> tuple[list[BaseMessage], list[str]]:
+        """Return the messages with the requirements that are judged one by one, and these."""
+        if self._judge is None or self.requirement or not self.tells_of_requirements:
+            return [*messages], []
+        asked = told_by_judges(history)
+        numbered = "\n".join(f"{number}. {' '.join(text.split())}" for number, text in enumerate(asked, 1))
+        return [*messages, *([HumanMessage(f"{EACH}\n{numbered}")] if asked else [])], asked
+
+    def sent(
+        self, task: str, draft: str, history: Sequence[Event], critique: Event, state: Mapping[str, Any]
+    ) -> list[list[BaseMessage]]:
+        """Return the messages that a critique in the record answers."""
+        return [self._question(self.messages(task, draft, history, state), history)[0]]
 
     def messages(
         self, task: str, draft: str, history: Sequence[Event], state: Mapping[str, Any] | None = None

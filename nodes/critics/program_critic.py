@@ -116,6 +116,13 @@ class ProgramCritic(DualCritic):
         template = self.templates[number % len(self.templates)]
         return template.format_messages(task=task, draft="", feedback="", history="", round=number, context="")
 
+    def sent(
+        self, task: str, draft: str, history: Sequence[Event], critique: Event, state: Mapping[str, Any]
+    ) -> list[list[BaseMessage]]:
+        """Return the messages that ask for the programs of a critique in the record."""
+        known = len(self._known(history))
+        return [self.messages(task, known + number) for number, _ in enumerate(critique["evidence"]["programs"])]
+
     def _compared(self, votes: _Votes) -> Critique:
         """Return the verdict: accepted only if a program agrees, and no other answer has as many votes.
 

@@ -16,11 +16,13 @@ from .prompts import Keep, Memory, PromptedModel, Prompts, attempt_at_hand, chat
 from .replies import read_text, rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
+    from ...state.events import Event
+    from ...state.summary import Attempt
 
 __all__ = ["CLAUSE_PROMPT", "WordAddingWriter", "joined"]
 
@@ -63,22 +65,35 @@ class WordAddingWriter(PromptedModel):
         self.at_once = at_once
         self.clause = chat_prompt(clause_prompt, what="clause_prompt", known=("words", "draft"))[0]
 
+    def messages(self, state: Mapping[str, Any]) -> list[BaseMessage]:
+        """Return the messages that the model is asked with."""
+        events = state.get("events", [])
+        attempt, words = self._missing(events)
+        if attempt is None or not words:
+            return super().messages(state)
+        # After a clause that was no draft, the next words have their turn.
+        skipped = len(rejected_since_draft(events)) * self.at_once % len(words)
+        listed = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
+        return fenced_messages(self.clause, {"words": listed, "draft": attempt.text})
+
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, AIMessage]:  # noqa: A002
-        attempt = attempt_at_hand(input.get("events", []), self.keep)
         events = input.get("events", [])
+        attempt, words = self._missing(events)
+        if attempt is None or not words:
+            return (yield from super().logic(input, config))
+        messages = self.messages(input)
+        model = reseeded(self.model, rounds(events) + 1, messages)
+        return joined(attempt.text, (yield Do(model.invoke, model.ainvoke, (messages, config))))
+
+    def _missing(self, events: Sequence[Event]) -> tuple[Attempt | None, list[str]]:
+        """Return the draft at hand, and the words to ask a clause for; none where it is to be rewritten."""
+        attempt = attempt_at_hand(events, self.keep)
         # The words that the draft misses, if these are all that is wrong with it.
         objections = [one for one in attempt.critiques if one.get("accepted") is not True] if attempt else []
         named = [critique.get("evidence", {}).get("missing") for critique in objections]
         words = [str(word) for missing in named for word in missing or ()] if all(named) else []
         revised = any(event["kind"] == "revision" and not event.get("rejected") for event in current_run(events))
-        if attempt is None or not words or (len(words) <= self.few and not revised):
-            return (yield from super().logic(input, config))
-        # After a clause that was no draft, the next words have their turn.
-        skipped = len(rejected_since_draft(events)) * self.at_once % len(words)
-        listed = ", ".join([*words[skipped:], *words[:skipped]][: self.at_once])
-        messages = fenced_messages(self.clause, {"words": listed, "draft": attempt.text})
-        model = reseeded(self.model, rounds(events) + 1, messages)
-        return joined(attempt.text, (yield Do(model.invoke, model.ainvoke, (messages, config))))
+        return attempt, words if len(words) > self.few or revised else []
 
 
 def joined(draft: str, reply: AIMessage) -> AIMessage:

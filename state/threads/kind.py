@@ -20,6 +20,7 @@ from ..summary import current_run, rounds, run_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -40,6 +41,7 @@ __all__ = [
     "Edits",
     "ForkPoint",
     "GraphKind",
+    "SentPrompt",
     "change_update",
     "changes",
     "compared",
@@ -96,6 +98,18 @@ class Edits(NamedTuple):
                 raise ValueError(f"{name} is blank; leave it out to keep what there is")
 
 
+class SentPrompt(NamedTuple):
+    """What a model was asked with."""
+
+    round: int
+    """Of the draft that it wrote, or judged."""
+    kind: str
+    """Of the event that came of it: `draft`, `revision` or `critique`."""
+    by: str
+    """Who wrote or judged; of several refiners its name."""
+    messages: list[BaseMessage]
+
+
 class GraphKind:
     """The kind of any graph; those of ours are subclasses of it."""
 
@@ -117,6 +131,8 @@ class GraphKind:
     """Its options that a record must hold."""
     own: Sequence[str] = ()
     """Keys of the state that its user added."""
+    prompts: Callable[[Mapping[str, Any]], list[SentPrompt]] | None = None
+    """Takes the last values of a thread, and returns what models were asked with; `None` where nobody can tell."""
     known_type: Callable[[Any, Any], Do] | None = None
     """Calls for the JSON of an own draft by the schema in a thread's record; see `redraft.state.typed_answer`."""
     known_verifier: Callable[[str], Any] | None = None

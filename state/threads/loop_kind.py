@@ -14,7 +14,7 @@ from ..limits import merged_limits
 from ..open_state import answer_id, conversation_of
 from ..stopping import REFUSED_OUTSIDE, decide, since_verdict
 from ..summary import attempts, current_run, required_by_caller, requirements, summary_of
-from .kind import Edits, ForkPoint, GraphKind
+from .kind import Edits, ForkPoint, GraphKind, SentPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +38,7 @@ class LoopKind(GraphKind):
         own: Keys of the state that its user added.
         known_verifier: As of `GraphKind`; default: a requirement has no verifiers.
         known_type: As of `GraphKind`; default: whatever the draft of a fork, it is a text.
+        prompts: Takes the last values of a thread, and returns what models were asked with in its last run.
         parts: Those that the graph was wired from, for who builds others of them; `None` where they are not told.
     """
 
@@ -47,6 +48,7 @@ class LoopKind(GraphKind):
     own: Sequence[str] = ()
     known_verifier: Callable[[str], Any] | None = None
     known_type: Callable[[Any, Any], Do] | None = None
+    prompts: Callable[[Mapping[str, Any]], list[SentPrompt]] | None = field(default=None, repr=False)
     parts: Any = field(default=None, compare=False, repr=False)
 
     first_node = PREPARE

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..schema import RefineOutput
     from ..storage.index import RunRow
     from ..storage.thread_rows import ThreadRows
+    from .kind import SentPrompt
     from .thread import Thread
 
 __all__ = [
@@ -119,6 +120,17 @@ def replay(thread: Thread) -> Logic[Replay]:
     kind = getattr(thread.graph.channels.get("structured_response"), "kind", None)
     typed = structured_response(values["events"], kind.parsed if kind else json.loads)
     return replace(replayed, output=cast("RefineOutput", {**replayed.output, **typed}))
+
+
+def prompts(thread: Thread) -> Logic[list[SentPrompt]]:
+    """Return what models were asked with in the last run."""
+    _, snapshot = yield from _newest(thread)
+    kind, name = thread.kind, thread.graph.get_name()
+    if kind.prompts is None:
+        raise ValueError(f"{name!r} is no loop of ours, so nobody can tell what its models were asked with")
+    if reasons := changes(kind, name, snapshot):
+        raise ValueError(f"another graph made this run ({'; '.join(reasons)}), and asked in other words")
+    return kind.prompts(kind.values_of_last_run(snapshot))
 
 
 def diff(thread: Thread, other: Thread | str | None, before: int | None, after: int | None) -> Logic[Diff]:

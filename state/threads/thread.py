@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..schema import RefineOutput
     from .diffs import Diff
     from .history import HistoryStep, ThreadTree
+    from .kind import SentPrompt
     from .replay import Replay
 
 __all__ = ["BusyThreadError", "Thread", "UnknownThreadError"]
@@ -152,6 +153,19 @@ class Thread:
     async def areplay(self) -> Replay:
         """Async twin of `replay`."""
         return await adrive(operations.replay(self))
+
+    def prompts(self) -> list[SentPrompt]:
+        """Return the prompts of the last run, as its models were asked with them: made again from the record.
+
+        Raises:
+            UnknownThreadError: There is no such thread.
+            ValueError: Another graph made the run, or this kind of graph can't tell.
+        """
+        return drive(operations.prompts(self))
+
+    async def aprompts(self) -> list[SentPrompt]:
+        """Async twin of `prompts`."""
+        return await adrive(operations.prompts(self))
 
     def diff(self, other: Thread | str | None = None, *, before: int | None = None, after: int | None = None) -> Diff:
         """Compare two drafts of this thread, or of this and another, word by word.

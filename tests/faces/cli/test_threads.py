@@ -300,6 +300,19 @@ def test_a_broken_database_is_named(shell: Any) -> None:
     assert "Traceback" not in shown.err
 
 
+def test_the_prompts_of_a_thread_are_shown_as_they_were_sent(shell: Any, scripted: Any) -> None:
+    """`show --prompts` prints what the model was asked with, of one round or of all; nothing is asked."""
+    first_run(shell, scripted)
+    told = shell("show", "first", "--prompts", "--json").json["prompts"]
+    assert [(one["round"], one["kind"], one["by"]) for one in told] == [
+        (0, "draft", "scripted"), (1, "revision", "mend")
+    ]  # fmt: skip
+    shown = shell("show", "first", "--prompts", "--round", "1")
+    assert "prompt of round 1, revision by mend" in shown.out
+    assert "Write one short sentence that could stand next" in shown.out
+    assert "prompt of round 0" not in shown.out
+
+
 def test_json_of_every_reading_command_parses(shell: Any, scripted: Any) -> None:
     """`--json` gives valid JSON on every command that prints a result."""
     first_run(shell, scripted)
