@@ -47,7 +47,8 @@ def stated_requirements(request: str) -> list[Required]:
     taken: set[str] = set()
     found: list[Required] = []
     for text, specs in said.items():
-        new = [spec for spec in dict.fromkeys(specs) if not {spec, spec.replace("{}", '{"type": "object"}')} & taken]
+        known = taken | {""}
+        new = [spec for spec in dict.fromkeys(specs) if not {spec, spec.replace("{}", '{"type": "object"}')} & known]
         taken.update(new)
         if new:
             comment = f"matches:(?#{text[:LONGEST].translate(SQUARE)})"
@@ -80,6 +81,8 @@ def _lengths(clause: str) -> Iterator[str]:
                 continue
             unit = one["unit"].casefold().removesuffix("s")
             least, most = low(one), high(one)
+            if max(least or 0, most or 0) > LARGEST or (least or 0) > (LARGEST if most is None else most):
+                continue
             if unit.startswith(("bullet", "placeholder")):
                 yield _times(r"^\s*[-*•] " if unit.startswith("bullet") else r"\[[^\]\n]+\]", least, most)
             else:
@@ -89,7 +92,9 @@ def _lengths(clause: str) -> Iterator[str]:
 
 
 def _times(pattern: str, low: int | None, high: int | None) -> str:
-    """Return the verifier that a pattern is found so often, `None` for no bound."""
+    """Return the verifier that a pattern is found so often, `None` for no bound; empty where that is too often."""
+    if max(low or 0, high or 0) > MOST_TIMES:
+        return ""
     fewer = "" if high is None else rf"(?!(?:.*?{pattern}){{{high + 1}}})"
     return rf"matches:(?s)\A{fewer}" + (f"(?=(?:.*?{pattern}){{{low}}})" if low else "")
 
@@ -97,7 +102,7 @@ def _times(pattern: str, low: int | None, high: int | None) -> str:
 def _words(clause: str) -> Iterator[str]:
     """Yield the words to use, to avoid, and to use so often."""
     for before, words, after in _named(clause):
-        if any(re.search(r"[,\n]", word) for word in words) or OF_ELSE.search(before):
+        if not all(words) or any(re.search(r"[,\n]", word) for word in words) or OF_ELSE.search(before):
             continue
         if bounds := _often(before, after):
             yield from (_times(rf"(?i:\b{re.escape(word)}\b)", *bounds) for word in words)
@@ -165,7 +170,7 @@ def _lists(clause: str) -> Iterator[str]:
     if one := SEPARATED.search(clause):
         yield rf"matches:^\s*{re.escape(one['mark'])}\s*$"
     if one := NUMBERED.search(clause):
-        count = _count(one["n"] or one["m"])
+        count = min(_count(one["n"] or one["m"]), LARGEST)
         yield rf"matches:(?s)\A(?=.*^\s*{count}[.)] )(?!.*^\s*{count + 1}[.)] )"
     if one := JSON.search(clause):
         schema: dict[str, object] = {"type": "array"} if one["kind"] in ("array", "list") else {}
@@ -177,6 +182,8 @@ def _lists(clause: str) -> Iterator[str]:
 
 
 LONGEST = 200
+"""Characters of a clause that a writer is told."""
+LARGEST, MOST_TIMES = 99_999, 100
 SQUARE = str.maketrans("()", "[]")
 NEAR = 200
 """Characters before and after words that are looked at."""

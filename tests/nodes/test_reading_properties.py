@@ -18,6 +18,8 @@ from redraft.nodes.reasoning.pipeline_language import Pipeline, PipelineError, P
 from redraft.nodes.verify.code_replies import read_code
 from redraft.nodes.verify.expressions import plain_notation
 from redraft.nodes.verify.numeric_answers import extract_number, same_number
+from redraft.nodes.verify.stated import stated_requirements
+from redraft.nodes.verify.verifiers import verifier
 from redraft.nodes.writing.prompt_injection import Lines, fence, fenced_messages, opens_part
 from redraft.nodes.writing.prompts import chat_prompt
 from redraft.nodes.writing.replies import is_stop_phrase, rejection
@@ -139,6 +141,54 @@ def test_a_verdict_counts_only_if_it_is_whole(given_verdict: Any) -> None:
     )
     assert critique.accepted == (given_verdict["accepted"] if whole else None)
     assert critique.score == (score if whole else None)
+
+
+said = st.sampled_from(
+    [
+        "at most ",
+        "at least ",
+        "between ",
+        "99999999999 ",
+        "3 ",
+        "twelve ",
+        "0 ",
+        " and ",
+        "words",
+        " bullet points",
+        ". ",
+    ]
+    + [
+        ", ",
+        '"a"',
+        '" "',
+        "'y'",
+        "use the word ",
+        "don't use ",
+        "without the letter e ",
+        "the word ( ",
+        "[x",
+        "\\",
+        "(?#",
+    ]
+    + [
+        ")",
+        "appears ",
+        "1000000 times",
+        "end with ",
+        "begin with ",
+        "a numbered list of ",
+        "JSON with the keys a, b",
+        "{}",
+    ]
+)
+
+
+@given(st.lists(said, max_size=14).map("".join) | st.text(max_size=60))
+def test_what_a_task_says_is_always_something_that_can_be_checked(task: str) -> None:
+    """Whatever a task says, with signs, odd numbers and open quotes, each check that is read of it is a verifier."""
+    for one in stated_requirements(task):
+        for name in one["verifiers"]:
+            verifier(name)("", "A draft.")
 
 
 @given(values | verdicts, st.text(max_size=5), st.text(max_size=5))
