@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..state.events import DRAFT_KINDS
 from ..state.summary import attempts, summary_of
-from ..state.threads.kind import SentPrompt
+from ..state.threads.kind import SentPrompt, differences, fingerprint_in_force
 from .writing.prompts import standing
 from .writing.writers import AdaptiveWriter, Refiners
 
@@ -32,7 +32,8 @@ def sent_prompts(
     """Return the prompts of a thread's last run, in the order of its record.
 
     Those that redraft made: a writer or critic of the user's own, an agent's tool calls, a rubric's and a calibrated
-    judge's have none here. What a draft's and a revision's prompt showed of keys of one's own is as they are now.
+    judge's have none here, nor has the part of a fork that its parent made with another graph. What a prompt showed of
+    keys of one's own is as they are now.
 
     Args:
         values: The last values of the thread.
@@ -43,10 +44,13 @@ def sent_prompts(
     """
     events: Sequence[Event] = values["events"]
     found: list[SentPrompt] = []
-    for at in range(summary_of(events).start + 1, len(events)):
+    newest, alike = fingerprint_in_force(events), True
+    for at in range(summary_of(events).start, len(events)):
         event, before = events[at], events[:at]
         state = {**values, "events": before}
-        if not event.get("usage", {}).get("calls"):  # nobody was asked
+        if "fingerprint" in event:  # what another graph asked before it was forked, say, is told by that one
+            alike = not differences(event["fingerprint"], newest)
+        if not alike or not event.get("usage", {}).get("calls"):  # nobody was asked
             continue
         if event["kind"] in DRAFT_KINDS:
             # Revisions that were written side by side are answers to one prompt.

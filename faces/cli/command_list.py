@@ -293,13 +293,14 @@ COMMANDS = (
     LazyCommand(
         "fork",
         ".commands_run:fork",
-        "Start a new thread in the middle of another, with other feedback, draft, model or limits. "
+        "Start a new thread in the middle of another: with other feedback, draft, model, prompts or limits. "
         "The other one stays.",
         (
             'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --run',
             'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --verify uses_words:winter',
             "redraft fork run-1f0c --at 1 --model openai:gpt-5 --as with-gpt-5",
             "redraft resume with-gpt-5",
+            "redraft fork run-1f0c --at 0 --prompts mine.json --run",
         ),
     ),
     LazyCommand(

@@ -24,6 +24,7 @@ from .options import (
     DemoModel,
     MaxRounds,
     Patience,
+    PromptFile,
     ThreadId,
     TimeBudget,
     TokenBudget,
@@ -203,6 +204,7 @@ def fork(
     model: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Goes on with another model.", rich_help_panel=MODELS)
     ] = None,
+    prompts: PromptFile = None,
     max_rounds: Annotated[
         int | None, typer.Option(metavar="N", help="Revisions at most, from the first.", rich_help_panel=LIMITS)
     ] = None,
@@ -212,7 +214,11 @@ def fork(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Start a new thread in the middle of another, with other feedback, draft, model or limits. The other one stays."""
+    """Start a new thread in the middle of another: with other feedback, draft, model, prompts or limits.
+
+    The other one stays.
+    """
+    from ...nodes.writing.prompt_files import builder_prompts
     from ...state import Thread
     from ...state.threads.kind import kind_of
     from ..run_config import RunConfig
@@ -225,14 +231,15 @@ def fork(
         parents = RunConfig.of_thread(saver, thread_id)
         reader = any_reader(saver, thread_id, parents)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
-        if model is not None or parents.of_fork() != parents:
+        if model is not None or prompts is not None or parents.of_fork() != parents:
             parents = trusted_recipe(saver, thread_id, screen=screen, trust=trust_recipe)
         recipe = parents.of_fork()
         # A pipeline's fork goes on with another preset, which is known when it is built to run.
         fingerprint: Mapping[str, Any] = {}
-        if model is not None:
-            recipe = recipe.with_model(model)
+        if model is not None or prompts is not None:
             with bad_input():
+                recipe = recipe.with_model(model or recipe.model)
+                recipe = RunConfig.given(**{**recipe.flat(), **(builder_prompts(prompts) if prompts else {})})
                 # A wrong spec is refused before anything is written.
                 fingerprint = kind_of(recipe.build(None)).fingerprint
         with bad_input():

@@ -78,6 +78,11 @@ def test_where_they_can_not_be_told_the_reason_is_said() -> None:
         other = build_refine_graph(ScriptedModel([]), verifiers=RIVER, generate_prompt="{task}!", checkpointer=saver)
         with pytest.raises(ValueError, match="another graph made this run"):
             Thread(other, "t").prompts()
+        model = ScriptedModel(["A brook."])
+        other = build_refine_graph(model, verifiers=RIVER, refine_prompt="{draft} {feedback}", checkpointer=saver)
+        fork = Thread(other, "t").fork(at=0, feedback="Name it.")
+        fork.resume()
+        assert [(one.round, one.messages) for one in fork.prompts()] == [(1, model.calls[0])]
         search = build_branching_graph(ScriptedModel(["A river."]), verifiers=RIVER, depth=0, checkpointer=saver)
         search.invoke(NIGHT, {"configurable": {"thread_id": "s"}})
         with pytest.raises(ValueError, match="is no loop of ours"):
