@@ -117,8 +117,9 @@ def test_a_wish_that_nobody_can_tell_is_withdrawn_at_the_shell(shell: Any, scrip
     assert "use_words" in shell("fork", "first", "--at", "0", "--feedback", "x", "--verify", "use_words:a").err
 
 
-def test_a_fork_can_change_model_draft_and_rounds_and_run_at_once(shell: Any, scripted: Any) -> None:
-    """`fork --model --draft --max-rounds --run` writes the branch and goes on with it in one command."""
+def test_a_fork_can_change_model_draft_prompts_and_rounds_and_run_at_once(shell: Any, scripted: Any) -> None:
+    """`fork --model --draft --max-rounds --run` writes the branch and goes on with it at once; `--prompts` has it
+    ask in other words, and a file that is none is refused before anything is written."""
     first_run(shell, scripted)
     other = scripted("A river, and a lamp.")
     shown = shell(
@@ -128,6 +129,13 @@ def test_a_fork_can_change_model_draft_and_rounds_and_run_at_once(shell: Any, sc
     assert (shown.json["answer"], shown.json["rounds"]) == ("A river, and a lamp.", 1)
     record = shell("show", shown.json["thread_id"], "--json").json
     assert [draft["text"] for draft in record["drafts"]] == ["A boat.", "A river, and a lamp."]
+    Path("mine.json").write_text(json.dumps({"prompts": {"refine": "{draft} {feedback} In other words."}}))
+    branch = ("fork", "first", "--at", "0", "--model", scripted("A river, a lamp."), "--as", "mine", "--run")
+    assert shell(*branch, "--prompts", "none.json").code == 2
+    assert shell("show", "mine").code != 0
+    assert shell(*branch, "--prompts", "mine.json").code == 0
+    (told,) = shell("show", "mine", "--prompts", "--json").json["prompts"]
+    assert told["messages"][-1]["content"].endswith("In other words.")
 
 
 def test_replay_agrees_until_the_record_is_edited(shell: Any, scripted: Any) -> None:
