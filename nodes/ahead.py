@@ -40,8 +40,10 @@ def beginning_ahead(writing: Step, critics: Sequence[NamedCritic], *, judge_last
         judge_last: As of `feedback`.
         prices: Prices of the models that it calls.
     """
-    critic = next(iter(in_order(critics)), None)
-    if critic is None or not hasattr(critic.call, "ahead"):
+    if not any(hasattr(one.call, "ahead") for one in critics):
+        return writing
+    critic = in_order(critics)[0]
+    if not hasattr(critic.call, "ahead"):
         return writing
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:

@@ -160,7 +160,8 @@ def _opening(
 ) -> dict[str, Any]:
     """Return the update that begins a run: its task, limits and requirements, in the state and in the record."""
     opened = record(state, task_event(task, limits, options, **fields), *asked)
-    return {"task": task, "limits": limits, "requirements": requirements(opened["events"]), **opened}
+    wanted = requirements(opened["events"]) if asked else []
+    return {"task": task, "limits": limits, "requirements": wanted, **opened}
 
 
 def _read_conversation(state: Mapping[str, Any]) -> dict[str, Any]:

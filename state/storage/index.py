@@ -18,7 +18,6 @@ from ..dual import in_db_executor
 from ..events import AGENT_VALUES
 from ..first_nodes import UNREAD
 from ..langgraph_internals import INPUT_CHANNEL
-from .leases import LEASE_S, alive
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -404,6 +403,8 @@ def states_under_way(query: Query, tables: Set[str], thread_ids: Sequence[str]) 
     )
     found = {thread_id: "waiting" for (thread_id,) in query(asking, {**values, "channel": "__interrupt__"})}
     if "redraft_leases" in tables:
+        from .leases import LEASE_S, alive
+
         now = time()
         held = (
             f"SELECT thread_id, process FROM redraft_leases WHERE thread_id IN ({places}) "  # noqa: S608
