@@ -293,8 +293,7 @@ COMMANDS = (
     LazyCommand(
         "fork",
         ".commands_run:fork",
-        "Start a new thread in the middle of another: with other feedback, draft, model, prompts or limits. "
-        "The other one stays.",
+        "Start a thread in the middle of another, which stays, with other feedback, draft, model, prompts or limits.",
         (
             'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --run',
             'redraft fork run-1f0c --at 0 --feedback "Make it about winter." --verify uses_words:winter',

@@ -214,10 +214,7 @@ def fork(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Start a new thread in the middle of another: with other feedback, draft, model, prompts or limits.
-
-    The other one stays.
-    """
+    """Start a thread in the middle of another, which stays, with other feedback, draft, model, prompts or limits."""
     from ...nodes.writing.prompt_files import builder_prompts
     from ...state import Thread
     from ...state.threads.kind import kind_of
