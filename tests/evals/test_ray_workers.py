@@ -127,11 +127,10 @@ async def test_a_worker_is_seen_in_the_database_and_notices_when_it_is_gone(
     worker = Worker(1)
     await worker.ready(job(f"{postgres_url}?keepalives_idle=7", serve([]).spec))
     (saver,) = [worker._method.graph.checkpointer] if worker._method else []
-    with psycopg.connect(postgres_url) as admin:
+    with saver.pool.connection() as connection, psycopg.connect(postgres_url) as admin:
+        used = connection.info.get_parameters()
         names = {name for (name,) in admin.execute("SELECT application_name FROM pg_stat_activity")}
     assert any(name.startswith(f"redraft eval {os.getpid()} ") for name in names)
-    with saver.pool.connection() as connection:
-        used = connection.info.get_parameters()
     assert (used["keepalives_idle"], used["tcp_user_timeout"]) == ("7", "40000")
     await worker.close()
 
