@@ -235,8 +235,9 @@ def fork(
         fingerprint: Mapping[str, Any] = {}
         if model is not None or prompts is not None:
             with bad_input():
-                recipe = recipe.with_model(model or recipe.model)
-                recipe = RunConfig.given(**{**recipe.flat(), **(builder_prompts(prompts) if prompts else {})})
+                recipe = recipe if model is None else recipe.with_model(model)
+                if prompts is not None:
+                    recipe = RunConfig.given(**{**recipe.flat(), **builder_prompts(prompts)})
                 # A wrong spec is refused before anything is written.
                 fingerprint = kind_of(recipe.build(None)).fingerprint
         with bad_input():
