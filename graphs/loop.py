@@ -161,8 +161,6 @@ class LoopParts(NamedTuple):
     """Writes first drafts."""
     sample: Writer
     """Writes another first draft."""
-    revise: Writer
-    """Writes revisions."""
     critics: tuple[NamedCritic, ...]
     answer_type: Any
     limits: Mapping[str, Any]
@@ -359,7 +357,7 @@ def build_refine_graph(
         known_verifier=known_verifier,
         known_type=known_type(answer),
         prompts=partial(sent_prompts, first=first, again=again, revise=revise, critics=named),
-        parts=LoopParts(generate or first, generate or again, revise, tuple(named), answer_type, dict(limits or {})),
+        parts=LoopParts(generate or first, generate or again, tuple(named), answer_type, dict(limits or {})),
     )
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)
     # `None` binds nothing: then the saver that is in force when it runs decides.

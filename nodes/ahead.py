@@ -59,13 +59,11 @@ def beginning_ahead(writing: Step, critics: Sequence[NamedCritic], *, judge_last
             [Do(drive, adrive, (_drafted(writing, state, config),)), Do(_not_now, adrive, (begun,))], most_threads=1
         )
         update, error = written
-        if ahead is None:
-            begun.close()
-            ahead = Outcome(None, None, NO_USAGE, "")
         if error is not None:
-            error.redraft_usage = add_usage([getattr(error, "redraft_usage", NO_USAGE), ahead.usage])
+            if ahead is not None:
+                error.redraft_usage = add_usage([getattr(error, "redraft_usage", NO_USAGE), ahead.usage])
             raise error
-        return _with_ahead(state, update, critic.name, ahead)
+        return update if ahead is None else _with_ahead(state, update, critic.name, ahead)
 
     return Step(writing.name, logic)
 

@@ -145,8 +145,7 @@ def required(given: Any) -> list[dict[str, Any]]:
             raise ValueError(f"what is required must be said in a text that is not blank, not {text!r:.200}")
         if not isinstance(verifiers, list | tuple) or not all(isinstance(name, str) for name in verifiers):
             raise ValueError(f"verifiers are names, as ['length:-40'], not {verifiers!r:.200}")
-        own = {"verifiers": [*verifiers]} if verifiers else {}
-        events[clean(text)] = requirement(clean(text), 0, CALLER, **own)
+        events[clean(text)] = requirement(clean(text), 0, CALLER, verifiers=verifiers)
     return [*events.values()]
 
 

@@ -503,9 +503,10 @@ def task_event(
     }
 
 
-def requirement(text: str, number: int, by: str, **fields: Any) -> dict[str, Any]:
+def requirement(text: str, number: int, by: str, *, verifiers: Sequence[str] = (), **fields: Any) -> dict[str, Any]:
     """Return the event by which something is asked for, beside the task, of all later drafts; or withdrawn."""
-    return {"kind": "requirement", "round": number, "by": by, "text": text, **fields}
+    own = {"verifiers": [*verifiers]} if verifiers else {}
+    return {"kind": "requirement", "round": number, "by": by, "text": text, **own, **fields}
 
 
 def failure(node: str, number: int, error: Exception, **fields: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from ...state.critique import Critique, Verifier
@@ -144,9 +144,7 @@ def uses_words(*words: str) -> Verifier:
         >>> uses_words("leaf", "wind")("One sentence about autumn.", "A leaf fell.").text
         'These words are missing: wind.'
     """
-    if not words or not all(word.strip() for word in words):
-        raise ValueError(f"uses_words needs at least one word and no blank ones, not {words!r}")
-    patterns = {word: _whole_word(_one_form(word.strip())) for word in words}
+    patterns = _patterns("uses_words", words)
 
     def check(task: str, draft: str, /) -> Critique:
         text = _one_form(draft)
@@ -186,9 +184,7 @@ def avoids_words(*words: str) -> Verifier:
     Raises:
         ValueError: No word is given, or one is blank. At build.
     """
-    if not words or not all(word.strip() for word in words):
-        raise ValueError(f"avoids_words needs at least one word and no blank ones, not {words!r}")
-    patterns = {word: _whole_word(_one_form(word.strip())) for word in words}
+    patterns = _patterns("avoids_words", words)
 
     def found(draft: str) -> list[str]:
         text = _one_form(draft)
@@ -204,6 +200,12 @@ def avoids_words(*words: str) -> Verifier:
 
     wants = f"It uses none of these words: {', '.join(patterns)}."
     return named(check, "avoids_words", wants=wants, faulty=faulty)
+
+
+def _patterns(name: str, words: Sequence[str]) -> dict[str, re.Pattern[str]]:
+    if not words or not all(word.strip() for word in words):
+        raise ValueError(f"{name} needs at least one word and no blank ones, not {words!r}")
+    return {word: _whole_word(_one_form(word.strip())) for word in words}
 
 
 def _one_form(text: str) -> str:

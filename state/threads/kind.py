@@ -87,9 +87,8 @@ class Edits(NamedTuple):
         """Return the events of the feedback: what is required from then on, and that this draft does not meet it."""
         if self.feedback is None:
             return []
-        checks = {"verifiers": [*self.verifiers]} if self.verifiers else {}
         verdict = {"round": number, "by": "human", "text": self.feedback, "accepted": False, "score": None}
-        return [requirement(self.feedback, number, "human", **checks), {"kind": "human", **verdict}]
+        return [requirement(self.feedback, number, "human", verifiers=self.verifiers), {"kind": "human", **verdict}]
 
     def refuse_blank(self) -> None:
         """Raise ValueError for a text of nothing but blanks."""
