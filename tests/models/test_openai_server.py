@@ -42,6 +42,9 @@ def test_as_a_process_it_answers_by_rules_and_logs(forking: Any, tmp_path: Path)
             client.communicate()
             assert chat_model(spec).invoke("anything").text == "other"
             assert chat_model(spec).invoke("slow please").text == "late"
+            # An end is logged after the answer is on its way.
+            while '"n": 3, "status"' not in log.read_text():
+                assert server.poll() is None
         finally:
             server.terminate()
     entries = [json.loads(line) for line in log.read_text().splitlines()]
