@@ -8,7 +8,9 @@ that ended early lacks the second program and the third: they are written now, b
 third at 0.7, run in the sandbox, and kept in `--out`. Without `--model` nobody is asked, and what is missing is left
 out. It was thought of when the results were known.
 
-It also prints, of each folder, how many answers were wrong among those that a run accepted.
+Votes that stop early are what `math` does since: `two agree` stops where any two answers are the same, `leads by two`
+where one answer leads every other by two, and both after the draft and three programs. Of each folder, and of these
+votes, it prints how many answers were wrong among those that were accepted, which a vote's are where it stopped early.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from redraft.nodes.writing.replies import read_text
 from redraft.nodes.writing.sampling import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from decimal import Decimal
 
 Row = dict[str, Any]
@@ -82,7 +84,9 @@ async def votes(records: Any, args: argparse.Namespace) -> None:
         "draft and two programs": lambda row: (
             [row["draft"], *row["programs"][:2]] if len(row["programs"]) > 1 else None
         ),
-        "draft and three programs": lambda row: [row["draft"], *row["programs"]] if len(row["programs"]) > 2 else None,
+        "draft and three programs": lambda row: [row["draft"], *row["programs"][:3]] if three(row) else None,
+        "the same, until two agree": lambda row: early(row, agreed)[0] if three(row) else None,
+        "the same, until one leads by two": lambda row: early(row, leads)[0] if three(row) else None,
     }
     print(f"{'':36} {'n':>4}  {'right':26} tokens  `adaptive` on the same; alone right: it, the vote")
     for name, way in ways.items():
@@ -96,6 +100,10 @@ async def votes(records: Any, args: argparse.Namespace) -> None:
         beside = f"{share(ours.values())} at {fmean(drafted[key]['tokens'] for key in told):,.0f}"
         print(f"{name:36} {len(told):>4}  {share(right.values()):26} {spent:6,.0f}  {beside}; ", end="")
         print(f"{change.fixed}, {change.broken}, p = {change.mcnemar_p:.2g}")
+    for name, stops in (("two agree", agreed), ("leads by two", leads)):
+        cast = [(row, *early(row, stops)) for row in rows if three(row)]
+        wrong = [not same_number(majority(votes), row["gold"]) for row, votes, stopped in cast if stopped]
+        print(f"{name}: accepted {len(wrong)} of {len(cast)}, of them wrong: {share(wrong) if wrong else 'none'}")
     stood = [any(same_number(one, row["gold"]) for one in row["all"]) for row in rows]
     print(f"a right answer stood among all drafts and programs of `adaptive`: {share(stood)}")
 
@@ -136,6 +144,37 @@ def majority(answers: Iterable[tuple[Decimal | None, int]]) -> Decimal | None:
     """Return the answer with most votes, of equals the earliest."""
     counted = Counter(answer for answer, _ in answers if answer is not None)
     return max(counted, key=lambda one: counted[one]) if counted else None
+
+
+def three(row: Row) -> bool:
+    """Return True if a row has three programs."""
+    return len(row["programs"]) > 2
+
+
+def early(row: Row, stops: Callable[[Sequence[int]], bool]) -> tuple[list[tuple[Any, int]], bool]:
+    """Return the votes that are cast until a rule stops, three programs at most, and whether it did.
+
+    Args:
+        row: A problem.
+        stops: Takes how often each answer was given, most often first.
+    """
+    cast: list[tuple[Any, int]] = []
+    for vote in [row["draft"], *row["programs"][:3]]:
+        cast.append(vote)
+        counted = Counter(answer for answer, _ in cast if answer is not None)
+        if stops([count for _, count in counted.most_common()]):
+            return cast, True
+    return cast, False
+
+
+def agreed(counts: Sequence[int]) -> bool:
+    """Stop where any two answers are the same."""
+    return bool(counts) and counts[0] > 1
+
+
+def leads(counts: Sequence[int]) -> bool:
+    """Stop where one answer leads every other by two."""
+    return bool(counts) and counts[0] - (counts[1] if len(counts) > 1 else 0) > 1
 
 
 async def write(missing: list[tuple[Row, int]], there: dict[tuple[str, int], Row], args: argparse.Namespace) -> None:

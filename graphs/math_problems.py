@@ -12,9 +12,9 @@ from langchain_core.runnables import Runnable
 
 from ..nodes.arguments import refuse
 from ..nodes.critics.critics import model_critic
-from ..nodes.critics.program_critic import OUTVOTED, program_critic
+from ..nodes.critics.program_critic import OUTVOTED, AdoptingWriter, program_critic
 from ..nodes.verify.numeric_answers import extract_number
-from ..nodes.writing.prompts import PromptedModel, Prompts, chat_prompt, seen_by_refiner
+from ..nodes.writing.prompts import Prompts, chat_prompt, seen_by_refiner
 from ..nodes.writing.sampling import MajorityWriter, sampled
 from ..nodes.writing.writers import AdaptiveWriter, EvidenceWriter
 from ..state.stopping import Arm
@@ -44,9 +44,8 @@ __all__ = [
 ]
 
 
-MATH_ARMS = (Arm("revise", tries=1, needs=OUTVOTED), Arm("sample", tries=1))
-"""Where programs agree against a draft, a revision is told what they compute; where nothing agrees, a fresh sample may
-bring the answer that does. Then they vote."""
+MATH_ARMS = (Arm("revise", tries=1, needs=OUTVOTED),)
+"""Where programs agree against a draft, their number is taken; else nothing is worth a try, and they vote."""
 
 
 def build_math_graph(
@@ -72,7 +71,8 @@ def build_math_graph(
         sandbox: Runs the programs; default: `Sandbox()`.
         critic_prompt: Of `"self"` or the model that judges; default: `MATH_CRITIC_PROMPT`.
         evidence_prompt: Of a revision after programs disagreed; default: `refine_prompt` where it is given, else
-            `PROGRAM_REFINE_PROMPT`.
+            `PROGRAM_REFINE_PROMPT`. Where neither is given and programs alone judge, the number that they agree on is
+            taken, and nobody is asked.
         program_prompts: Of the programs, templates over `task` in their turn; default: those of `program_critic`.
         options: Everything else that `build_refine_graph` takes.
 
@@ -106,24 +106,20 @@ def build_math_graph(
     # Looked at before it is taken out: a prompt of the caller's also stands in for the one after programs.
     own = "refine_prompt" in options
     prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
-    # Sampled, since a model that is sure of itself writes the same solution again.
     after_programs = evidence_prompt or (prompt if own else PROGRAM_REFINE_PROMPT)
-    revise = EvidenceWriter(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
+    votes = own_judge and [*several] == ["program"]
+    kind = AdoptingWriter if votes and not own and evidence_prompt is None else EvidenceWriter
+    # Sampled, since a model that is sure of itself writes the same solution again.
+    revise = kind(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
     defaults: dict[str, Any] = {
         **TASK_ONLY,
         "generate_prompt": MATH_GENERATE_PROMPT,
         "refine": revise,
         "name": "math",
     }
-    if own_judge and [*several] == ["program"]:
-        sample = PromptedModel(
-            sampled(model),
-            options.get("generate_prompt", MATH_GENERATE_PROMPT),
-            what="generate_prompt",
-            own=seen.get("own", ()),
-        )
-        writers = {"revise": revise, "sample": sample}
-        defaults |= {"refine": AdaptiveWriter(writers, MATH_ARMS), "keep": "vote", "limits": {"max_rounds": 2}}
+    if votes:
+        writer = AdaptiveWriter({"revise": revise}, MATH_ARMS)
+        defaults |= {"refine": writer, "keep": "vote", "limits": {"max_rounds": 1}}
     return build_refine_graph(model, critics=critics, **{**defaults, **options})
 
 

@@ -60,6 +60,7 @@ UNTOLD = (
     "All else is right, and nobody here can tell whether the draft meets what is asked for: {open}. A verifier of its "
     "own (fork with verifiers, --verify), a model that judges, or a person decides it; or withdraw it."
 )
+NOTHING_TO_TRY = "Nothing is worth a try after what was said about the draft, so the best one stands."
 NO_OPINION = "No critic could tell anything about the draft, so it stands as it is."
 
 
@@ -201,6 +202,8 @@ def _why_stuck(events: Sequence[Event], summary: RunSummary) -> str:
     if could_not_be_judged(summary):
         return NO_OPINION
     tried = tried_in_vain(events)
+    if not tried and not summary.rounds:
+        return NOTHING_TO_TRY
     return f"No way to go on is left: {tried} brought nothing better." if tried else ""
 
 

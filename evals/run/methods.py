@@ -31,7 +31,7 @@ from ...graphs.preset import Preset
 from ...graphs.registry import build_preset, find_preset, registered
 from ...graphs.writing import WRITING_ARMS, WRITING_GENERATE_PROMPT, WRITING_REFINE_PROMPT, WRITING_TASK
 from ...nodes.critics.critics import model_critic, verifier_critic
-from ...nodes.critics.program_critic import PROGRAM_PROMPTS, program_critic
+from ...nodes.critics.program_critic import PROGRAM_PROMPTS, AdoptingWriter, program_critic
 from ...nodes.critics.registry import known_critics
 from ...nodes.fingerprint import OF_ALL
 from ...nodes.generate import GENERATE_PROMPT
@@ -108,6 +108,8 @@ class Family:
     """Makes the critics that check by program."""
     reviser: Callable[[Setup], Any] | None = None
     """Makes a reviser that knows what to do with the findings of programs."""
+    adopting: Callable[[Setup], Any] | None = None
+    """Makes the one of `adaptive` in its place, where that takes over what programs found."""
     examples: str | None = None
     """The prompt with worked examples."""
     judging: Mapping[str, Any] = field(default_factory=dict)
@@ -351,7 +353,7 @@ def _adaptive(setup: Setup) -> dict[str, Any]:
     writers = {
         "sample": setup.sampler(wiring["generate_prompt"], what="generate_prompt"),
         "rewrite": setup.sampler(setup.prompts["refine"], memory="last"),
-        "revise": wiring["refine"],
+        "revise": family.adopting(setup) if family.adopting else wiring["refine"],
         "repair": wiring["refine"],
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in family.arms}, family.arms)
@@ -408,9 +410,9 @@ def _uses(listed: str) -> Any:
     return uses_words(*(word.strip() for word in listed.split(",")))
 
 
-def _by_evidence(setup: Setup, *, evidence: str) -> EvidenceWriter:
+def _by_evidence(setup: Setup, *, evidence: str, kind: type[EvidenceWriter] = EvidenceWriter) -> EvidenceWriter:
     after = setup.prompt(f"refine_after_{evidence}")
-    return EvidenceWriter(sampled(setup.model), setup.prompts["refine"], evidence=evidence, evidence_prompts=after)
+    return kind(sampled(setup.model), setup.prompts["refine"], evidence=evidence, evidence_prompts=after)
 
 
 def _adding_words(setup: Setup) -> WordAddingWriter:
@@ -458,10 +460,11 @@ FAMILIES: Mapping[Kind, Family] = {
         answer=VOTED_ANSWERS["numeric"],
         programs=_agreeing_program,
         reviser=partial(_by_evidence, evidence="programs"),
+        adopting=partial(_by_evidence, evidence="programs", kind=AdoptingWriter),
         examples=FEW_SHOT_PROMPT,
         judging={"stop_phrase": "SOLUTION_IS_CORRECT", "structured": False},
         arms=MATH_ARMS,
-        adaptive_rounds=2,
+        adaptive_rounds=1,
     ),
     "code": Family(
         {

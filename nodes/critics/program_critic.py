@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 from langgraph.constants import TAG_NOSTREAM
 
 from ...state.critique import Critique, DualCritic
-from ...state.dual import Do, DualCallable
+from ...state.dual import Do, DualCallable, at_once
 from ...state.events import Event, clean
 from ...state.summary import attempts
 from ..arguments import checked_count
 from ..runtime.meter import METER
 from ..verify.numeric_answers import extract_number, same_number
-from ..writing.prompts import Prompts, chat_prompt, reseeded
+from ..writing.prompts import Prompts, attempt_at_hand, chat_prompt, reseeded
 from ..writing.replies import read_text
 from ..writing.sampling import sampled
+from ..writing.writers import EvidenceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -32,24 +33,26 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
     from ..programs import ProgramResult, ProgramRunner
 
-__all__ = ["PROGRAM_PROMPTS", "Computed", "ProgramCritic", "program_critic", "read_program"]
+__all__ = ["PROGRAM_PROMPTS", "AdoptingWriter", "Computed", "ProgramCritic", "program_critic", "read_program"]
 
 
 class ProgramCritic(DualCritic):
     """A critic that accepts a solution only if programs written independently give the same number.
 
-    One program that agrees is enough. Where the first does not, more are written, until the solution's answer leads by
-    votes of drafts and programs, or two programs agree against it: then the refiner is told what they compute.
+    Programs are written until one answer leads every other by two votes of drafts and programs: the first program
+    decides where it agrees with the solution. Where the programs' answer leads, the refiner is told what they compute.
+    A revision that says what a draft or program said before it is no vote of its own.
 
     Args:
         model: Writes the programs.
         sandbox: Runs them; nothing that a model wrote runs anywhere else.
         prompts: Templates over `task`, one style of program each, taken in turn. They never see the draft.
-        programs: How many are written at most about the first draft; each later draft may have one more, beside those
-            there are. 1 or more.
+        programs: How many are written at most about the first draft; each later draft with an answer of its own may
+            have one more. 1 or more.
         temperature: Of programs in a style that was asked for before, so that they can differ; see
             `redraft.nodes.writing.sampling.sampled`.
         name: How events name it.
@@ -66,7 +69,7 @@ class ProgramCritic(DualCritic):
         sandbox: ProgramRunner,
         *,
         prompts: Prompts | None = None,
-        programs: int = 2,
+        programs: int = 3,
         temperature: float = 0.7,
         name: str = "program",
     ) -> None:
@@ -90,18 +93,21 @@ class ProgramCritic(DualCritic):
         begun = (state or {}).get("asked_ahead")
         votes = _Votes(draft, history, known=self._known(history))
         # Each later draft may have one more, so that a problem without any agreement stays affordable.
-        most = self.programs + sum(attempt.critiques != () for attempt in attempts(history))
-        for number in range(len(votes.known), most):
-            if votes.accept() or votes.reject():
-                break
+        left = self.programs + max(0, len(votes.drafts) - 1) - len(votes.known)
+        while left > 0 and (lacking := votes.lacking()):
+            number = len(votes.programs)
             if begun and not number:
-                program = read_program(begun["reply"])
+                replies = [begun["reply"]]
                 if meter := METER.get():
                     meter.take_over(begun["usage"], begun["model"])
             else:
-                program = read_program(read_text((yield self.asking(task, number))))
-            ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
-            votes.written.append(Computed.of(program, ran))
+                # Side by side those that are needed whatever they say.
+                numbers = range(number, number + min(left, lacking))
+                replies = [read_text(reply) for reply in (yield at_once([self.asking(task, one) for one in numbers]))]
+            left -= len(replies)
+            for program in map(read_program, replies):
+                ran = (yield Do(self.sandbox.run, self.sandbox.arun, (program,))) if program else None
+                votes.written.append(Computed.of(program, ran))
         return self._compared(votes)
 
     def asking(self, task: str, number: int, **config: Any) -> Do:
@@ -124,10 +130,10 @@ class ProgramCritic(DualCritic):
         return [self.messages(task, known + number) for number, _ in enumerate(critique["evidence"]["programs"])]
 
     def _compared(self, votes: _Votes) -> Critique:
-        """Return the verdict: accepted only if a program agrees, and no other answer has as many votes.
+        """Return the verdict: accepted only if a program agrees, and the answer leads every other by two.
 
-        The score is the share of all answers so far, of drafts and programs alike, that agree with this draft's: where
-        nothing is ever accepted, the answer is the majority's.
+        The score is the share of all answers so far that agree with this draft's: where nothing is ever accepted, the
+        answer is the majority's.
         """
         prose, programs = votes.prose, votes.programs
         evidence: dict[str, Any] = {} if prose is None else {"answer": str(prose)}
@@ -138,8 +144,8 @@ class ProgramCritic(DualCritic):
             every = "A program" if len(programs) == 1 else f"{_agreeing(prose, programs)} of {len(programs)} programs"
             text = f"{every} written for the problem, without seeing the solution, gave {prose} too."
             return Critique(text, accepted=True, score=votes.share(), evidence=evidence)
-        if votes.reject() and prose is not None:
-            evidence[OUTVOTED] = True
+        if (agreed := votes.against()) is not None:
+            evidence[OUTVOTED] = str(agreed)
         return Critique(self._objection(prose, programs), accepted=False, score=votes.share(), evidence=evidence)
 
     def _objection(self, prose: Decimal | None, programs: Sequence[Computed]) -> str:
@@ -180,6 +186,23 @@ program_critic = ProgramCritic
 """A critic that compares a draft with programs written for the same problem."""
 
 
+class AdoptingWriter(EvidenceWriter):
+    """Takes the number on which programs agree against a draft, and asks nobody; else asks as an `EvidenceWriter`.
+
+    Told that number, a model of 1.5B wrote it down in 22 of 32 revisions that were right, and taking it is right as
+    often, for no tokens (`benchmarks/same_evidence.py`).
+    """
+
+    def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Any]:  # noqa: A002
+        against = self.objections(attempt_at_hand(input["events"], self.keep))
+        agreed = next((one["evidence"][OUTVOTED] for one in against if OUTVOTED in one["evidence"]), None)
+        if agreed is None:
+            return (yield from super().logic(input, config))
+        written = [one for critique in against for one in critique["evidence"]["programs"] if one["answer"]]
+        agreeing = [one["program"] for one in written if same_number(one["answer"], agreed)]
+        return ADOPTED.format(count=len(agreeing), number=agreed, program=agreeing[-1])
+
+
 @dataclass(frozen=True)
 class Computed:
     """A program, the number that it printed last, and the reason where there is none."""
@@ -218,7 +241,7 @@ def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
 
 
 class _Votes:
-    """The answers about a task so far: a draft's, those of the drafts beside it, and those of programs."""
+    """The answers about a task so far: those of programs, and of drafts that do not repeat an earlier answer."""
 
     def __init__(self, draft: str, history: Sequence[Event], *, known: list[Computed]) -> None:
         self.prose = extract_number(draft)
@@ -227,43 +250,49 @@ class _Votes:
         """Programs written for earlier drafts."""
         self.written: list[Computed] = []
         """Programs written for this one."""
-        drafts = attempts(history)
-        self.drafts = [extract_number(attempt.text) for attempt in drafts] or [self.prose]
-        judged = next((attempt for attempt in reversed(drafts) if attempt.text == draft), None)
-        # A revision was shown a program, and may have copied its answer; a fresh sample saw none.
-        self.fresh = judged is not None and judged.round > 0 and judged.base is None
+        self.drafts: list[Decimal | None] = []
+        for attempt in attempts(history):
+            number = extract_number(attempt.text)
+            # A revision was shown programs, and may have copied an answer; a fresh sample saw none.
+            copied = attempt.base is not None and any(
+                same_number(one, number) for one in (*self.drafts, *(one.number for one in known))
+            )
+            if not copied:
+                self.drafts.append(number)
+        self.drafts = self.drafts or [self.prose]
 
     @property
     def programs(self) -> list[Computed]:
         return [*self.known, *self.written]
 
     def accept(self) -> bool:
-        """Return True if a program agrees with the draft, and its answer leads.
+        """Return True if a program agrees with the draft, and its answer leads by two."""
+        return _agreeing(self.prose, self.programs) > 0 and self._lead(self.prose) >= LEAD
 
-        A single one that was known to the writer does not count.
-        """
-        blind = self.programs if self.fresh else self.written
-        agreeing = _agreeing(self.prose, self.programs)
-        rivals = [one.number for one in self._others()]
-        rivals += [one for one in self.drafts if one is not None and not same_number(one, self.prose)]
-        leads = self._count(self.prose) > max(map(self._count, rivals), default=0)
-        return leads and (agreeing >= ENOUGH or _agreeing(self.prose, blind) > 0)
+    def lacking(self) -> int:
+        """Return how many votes are needed at least until an answer leads every other by two."""
+        return max(0, LEAD - max(map(self._lead, self._answers()), default=0))
 
-    def reject(self) -> bool:
-        """Return True if the draft has no answer, or several programs agree with one another against it."""
-        against = (_agreeing(one.number, self.programs) for one in self._others())
-        return self.prose is None or max(against, default=0) >= max(ENOUGH, _agreeing(self.prose, self.programs) + 1)
+    def against(self) -> Decimal | None:
+        """Return the answer that several programs give, and that leads every other; `None` where it is the draft's."""
+        several = (one.number for one in self.programs if _agreeing(one.number, self.programs) > 1)
+        return next((one for one in several if self._lead(one) > 0 and not same_number(one, self.prose)), None)
 
     def share(self) -> float:
         """Return the share of all answers that are the draft's, 0–1."""
-        answers = sum(one is not None for one in self.drafts) + sum(one.number is not None for one in self.programs)
-        return self._count(self.prose) / answers if answers else 0.0
+        answers = self._answers()
+        return self._count(self.prose) / len(answers) if answers else 0.0
+
+    def _answers(self) -> list[Decimal]:
+        return [one for one in (*self.drafts, *(one.number for one in self.programs)) if one is not None]
 
     def _count(self, number: Decimal | None) -> int:
-        return _agreeing(number, self.programs) + sum(same_number(one, number) for one in self.drafts)
+        return sum(same_number(one, number) for one in self._answers())
 
-    def _others(self) -> list[Computed]:
-        return [one for one in self.programs if one.number is not None and not same_number(one.number, self.prose)]
+    def _lead(self, number: Decimal | None) -> int:
+        """Return by how many votes an answer leads every other."""
+        others = [self._count(one) for one in self._answers() if not same_number(one, number)]
+        return self._count(number) - max(others, default=0)
 
 
 def _agreeing(number: Decimal | None, programs: Sequence[Computed]) -> int:
@@ -284,10 +313,11 @@ MOST_KEPT = 2000
 """Characters of a program's output in the record."""
 
 OUTVOTED = "outvoted"
-"""Key of the evidence against a draft: several programs agree with one another on another answer."""
+"""Key of the evidence against a draft: the other answer, on which several programs agree, and which leads."""
 
-ENOUGH = 2
-"""So many programs that agree with one another say that a draft which differs is wrong."""
+LEAD = 2
+"""Votes by which an answer must lead. Of 200 word problems, 120 were decided by this, 13 of them wrongly; of the 158
+where two agreed, 34 (`benchmarks/same_evidence.py`)."""
 
 DISAGREEMENT = """\
 The solution says {prose}. A program written independently for the same problem gives {computed}:
@@ -303,6 +333,13 @@ The solution says {prose}, which is probably wrong: {count} programs written ind
 {program}
 ```
 Take the same steps as the program, unless one contradicts the problem."""
+
+ADOPTED = """\
+{count} programs, written for this problem without seeing a solution, give {number}. The last of them:
+```python
+{program}
+```
+#### {number}"""
 
 PROGRAM_PROMPTS = (
     """\

@@ -382,6 +382,10 @@ class EvidenceWriter(PromptedModel):
 
     def question(self, attempt: Attempt | None) -> tuple[list[ChatPromptTemplate], str]:
         """Return the templates to ask with about a draft, one a round, and what is said of it."""
-        objecting = [] if attempt is None else [one for one in attempt.deciding if one.get("accepted") is not True]
-        alone = objecting and all(self.evidence in one.get("evidence", {}) for one in objecting)
+        alone = self.objections(attempt)
         return self.after_evidence if alone else self.templates, attempt.feedback if attempt else ""
+
+    def objections(self, attempt: Attempt | None) -> list[Event]:
+        """Return the critiques of those who did not accept a draft; none where anybody has no evidence of the sort."""
+        objecting = [] if attempt is None else [one for one in attempt.deciding if one.get("accepted") is not True]
+        return objecting if all(self.evidence in one.get("evidence", {}) for one in objecting) else []

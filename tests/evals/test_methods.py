@@ -17,6 +17,7 @@ from redraft.graphs.math_problems import FEW_SHOT_PROMPT
 from redraft.graphs.preset import Preset
 from redraft.graphs.registry import build_preset
 from redraft.models import ScriptedModel, chat_model
+from redraft.nodes.critics.program_critic import ADOPTED
 from redraft.state.threads.kind import kind_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 TASK = {"task": "What is 2 + 1?"}
 WRONG, RIGHT = "#### 4", "#### 3"
-PROGRAM = "```python\nprint(2 + 1)\n```"
+CODE = "print(2 + 1)"
+PROGRAM = f"```python\n{CODE}\n```"
 
 
 def kinds(output: Any) -> list[str]:
@@ -39,10 +41,16 @@ def kinds(output: Any) -> list[str]:
         ("majority-3", [WRONG, RIGHT, RIGHT], 3, RIGHT, "max_rounds"),
         ("blind-2", [WRONG, RIGHT, RIGHT + "\n"], 3, RIGHT, "max_rounds"),
         ("self-refine-2", [WRONG, "2 + 1 is 3", RIGHT, "SOLUTION_IS_CORRECT"], 4, RIGHT, "accepted"),
-        ("program-2", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
-        ("best-of-3", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
-        ("adaptive", [WRONG, PROGRAM, PROGRAM, RIGHT], 4, RIGHT, "accepted"),
-        ("adaptive", [WRONG, PROGRAM, PROGRAM, "#### 5", "5\n#### 5"], 5, "5\n#### 5", "max_rounds"),
+        ("program-2", [WRONG, PROGRAM, PROGRAM, PROGRAM, RIGHT], 5, RIGHT, "accepted"),
+        ("best-of-3", [WRONG, PROGRAM, PROGRAM, PROGRAM, RIGHT], 5, RIGHT, "accepted"),
+        (
+            "adaptive",
+            [WRONG, PROGRAM, PROGRAM, PROGRAM],
+            4,
+            ADOPTED.format(count=3, number=3, program=CODE),
+            "accepted",
+        ),
+        ("adaptive", [WRONG, PROGRAM, "no", "no"], 4, WRONG, "no_progress"),
         ("oracle-refine-2", [WRONG, WRONG + " ", RIGHT], 2, WRONG, "no_progress"),
         ("oracle-refine-2", [WRONG, "#### 5", RIGHT], 3, RIGHT, "accepted"),
     ],
@@ -70,7 +78,8 @@ BROKEN = "```python\ndef f():\n    return 2\n```"
         ("blind-1", "numeric", TASK["task"], [WRONG, RIGHT], "generate refine"),
         ("self-refine-1", "numeric", TASK["task"], [WRONG, "Count.", RIGHT, "Yes."], "generate critic refine"),
         ("self-refine-1", "exact", TASK["task"], [WRONG, "Count.", RIGHT, "Yes."], "generate critic refine"),
-        ("adaptive", "numeric", TASK["task"], [WRONG, PROGRAM, PROGRAM, RIGHT],
+        ("adaptive", "numeric", TASK["task"], [WRONG, PROGRAM, PROGRAM, PROGRAM], "generate program_1 program_2"),
+        ("program-1", "numeric", TASK["task"], [WRONG, PROGRAM, PROGRAM, PROGRAM, RIGHT],
          "generate program_1 program_2 refine_after_programs"),
         ("program-1", "code", "Write f().\nassert f() == 1", [BROKEN, BROKEN + "\n"], "generate refine_after_tests"),
         ("clauses-1", "words", "Use these words: river, lamp", ["A river.", "and a lamp"], "generate clause"),
@@ -123,9 +132,9 @@ def test_clauses_add_words_in_turn_without_feedback() -> None:
 
 def test_best_of_samples_are_independent() -> None:
     """Each sample of best-of-N is asked for as the first one was, and sees none of the others."""
-    model = ScriptedModel([WRONG, PROGRAM, PROGRAM, "#### 5", "#### 6"])
+    model = ScriptedModel([WRONG, PROGRAM, PROGRAM, PROGRAM, "#### 5", "#### 6"])
     output = build_method("best-of-3", "numeric", model).graph.invoke(TASK)
-    assert [model.calls[index][0].text for index in (0, 3, 4)] == [model.calls[0][0].text] * 3
+    assert [model.calls[index][0].text for index in (0, 4, 5)] == [model.calls[0][0].text] * 3
     assert (output["rounds"], output["stop_reason"]) == (2, "max_rounds")
 
 

@@ -345,9 +345,10 @@ def test_each_graph_is_run_by_its_name(shell: Any, scripted: Any) -> None:
     """`--graph` picks a preset or a baseline, its critic is picked with `--critic`, and `resume` knows both again."""
     problem = "Ann has 2 bags of 3 nuts. How many nuts?"
     program = "```python\nprint(2 * 3)\n```"
-    replies = ["2 * 3 = 7\n#### 7", program, program, "2 * 3 = 6\n#### 6"]
+    replies = ["2 * 3 = 7\n#### 7", program, program, program, "2 * 3 = 6\n#### 6"]
     shown = shell("run", problem, "--graph", "math", "--model", scripted(*replies), "--json", "--thread", "m")
-    assert (shown.json["answer"], shown.json["accepted_by"]) == ("2 * 3 = 6\n#### 6", "program")
+    assert shown.json["answer"].endswith("#### 6")
+    assert shown.json["accepted_by"] == "program"
     judged = scripted("2 * 3 = 6\n#### 6", "SOLUTION_IS_CORRECT")
     shown = shell("run", problem, "--graph", "math", "--critic", "self", "--model", judged, "--json")
     assert shown.json["accepted_by"] == "self (uncalibrated)"

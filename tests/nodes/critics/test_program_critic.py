@@ -51,42 +51,42 @@ def test_agreement_accepts(sandbox: Sandbox) -> None:
     assert "#### 5" not in asked
 
 
-def test_two_programs_against_a_solution_show_the_refiner_what_they_compute(sandbox: Sandbox) -> None:
-    """Where two programs agree with each other against the prose, the refiner reads theirs."""
-    verdict, asked = judge(sandbox, WRONG, "print(2 * 3 - 1)", "print(5)")
-    assert (verdict.accepted, verdict.score, asked) == (False, 1 / 3, 2)
-    for said in ("says 7", "2 programs", "give 5", "print(5)"):
+def test_programs_against_a_solution_show_the_refiner_what_they_compute(sandbox: Sandbox) -> None:
+    """Where programs agree with each other against the prose, the refiner reads theirs; a third one settles it."""
+    verdict, asked = judge(sandbox, WRONG, "print(2 * 3 - 1)", "print(5)", "print(5)")
+    assert (verdict.accepted, verdict.score, asked) == (False, 1 / 4, 3)
+    for said in ("says 7", "3 programs", "give 5", "print(5)"):
         assert said in verdict.text
     assert verdict.evidence
-    assert (verdict.evidence["answer"], verdict.evidence["outvoted"]) == ("7", True)
+    assert (verdict.evidence["answer"], verdict.evidence["outvoted"]) == ("7", "5")
 
 
 def test_a_first_program_that_differs_is_outvoted(sandbox: Sandbox) -> None:
-    """One wrong program does not reject a right solution: a second one that agrees with it accepts it."""
-    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(5)")
-    assert (verdict.accepted, asked) == (True, 2)
-    assert "1 of 2 programs" in verdict.text
+    """One wrong program does not reject a right solution: two others that agree with it accept it."""
+    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(5)", "print(5)")
+    assert (verdict.accepted, asked) == (True, 3)
+    assert "2 of 3 programs" in verdict.text
 
 
-def test_an_answer_is_accepted_only_where_it_leads(sandbox: Sandbox) -> None:
-    """An answer that a program gave too is not accepted while drafts and programs have another one as often."""
-    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(8)")
-    assert (verdict.accepted, asked, verdict.score) == (False, 2, 1 / 3)
-    assert "gives 8" in verdict.text
+def test_an_answer_is_accepted_only_where_it_leads_by_two(sandbox: Sandbox) -> None:
+    """An answer that a program gave too is not accepted while drafts and programs have another one nearly as often."""
+    verdict, asked = judge(sandbox, RIGHT, "print(6)", "print(8)", "print(5)")
+    assert (verdict.accepted, asked, verdict.score) == (False, 3, 1 / 2)
     assert verdict.evidence
-    assert "outvoted" not in verdict.evidence  # no two programs agree against it
+    assert "outvoted" not in verdict.evidence  # no other answer leads
 
-    level = told("#### 6", RIGHT, answers=("6",))
-    assert judge(sandbox, RIGHT, "print(5)", programs=1, history=level)[0].accepted is False
+    verdict, asked = judge(sandbox, WRONG, "print(5)", "print(8)", "print(5)")
+    assert verdict.evidence
+    assert (verdict.accepted, asked, verdict.evidence["outvoted"]) == (False, 3, "5")
     assert judge(sandbox, RIGHT, "print(6)", programs=1)[0].accepted is False
 
 
 def test_a_fresh_sample_is_accepted_by_a_program_that_its_writer_never_saw(sandbox: Sandbox) -> None:
-    """A sample that says 5 agrees with the program that gave 5 before, where a revision could have copied it."""
-    history = told(WRONG, RIGHT, answers=("5",))
-    assert judge(sandbox, RIGHT, "print(9)", programs=1, history=history)[0].accepted is False
+    """A sample that says 5 is a vote beside the programs that gave 5, where a revision could have copied it."""
+    history = told(WRONG, RIGHT, answers=("5", "5"))
+    assert judge(sandbox, RIGHT, history=history, programs=2)[0].accepted is False
     del history[-1]["base"]
-    verdict, asked = judge(sandbox, RIGHT, history=history)
+    verdict, asked = judge(sandbox, RIGHT, history=history, programs=2)
     assert (verdict.accepted, asked) == (True, 0)
 
 
@@ -117,33 +117,42 @@ def test_a_program_that_fails_does_not_count_against_a_solution(sandbox: Sandbox
 
 
 def test_a_solution_without_a_number_is_told_how_to_end(sandbox: Sandbox) -> None:
-    """A draft that gives no number is rejected with the form that is wanted, and no program is paid for."""
-    verdict, asked = judge(sandbox, "I can't say.")
-    assert (verdict.accepted, asked) == (False, 0)
+    """A draft that gives no number is rejected with the form that is wanted; what two programs say stands beside it."""
+    verdict, asked = judge(sandbox, "I can't say.", "print(5)", "print(5)")
+    assert (verdict.accepted, asked) == (False, 2)
     assert "'#### '" in verdict.text
+    assert verdict.evidence
+    assert verdict.evidence["outvoted"] == "5"
 
 
 def test_a_revision_is_accepted_by_programs_that_agreed_before(sandbox: Sandbox) -> None:
-    """Where two programs gave 5 and the revision says 5 too, nothing more is asked."""
-    verdict, asked = judge(sandbox, RIGHT, history=told(WRONG, RIGHT, answers=("5", "5")))
+    """Where three programs gave 5 and the revision says 5 too, nothing more is asked."""
+    verdict, asked = judge(sandbox, RIGHT, history=told(WRONG, RIGHT, answers=("5", "5", "5")))
     assert (verdict.accepted, asked) == (True, 0)
-    assert "2 of 2 programs" in verdict.text
+    assert "3 of 3 programs" in verdict.text
 
 
 def test_each_time_another_style_of_program_is_asked_for(sandbox: Sandbox) -> None:
     """The next program is asked for in another way, and without any agreement the majority's answer scores best."""
     model = ScriptedModel([program("print(8)")])
     history = told(WRONG, RIGHT, answers=("5",))
-    verdict = program_critic(model, sandbox, programs=1)(TASK, RIGHT, history)
-    assert (verdict.accepted, verdict.score) == (False, 0.5)  # two of 7, 5, 5 and 8
+    verdict = program_critic(model, sandbox, programs=2)(TASK, RIGHT, history)
+    assert (verdict.accepted, verdict.score) == (False, 1 / 3)  # of 7, 5 and 8
     assert [call[0].text for call in model.calls] == [PROGRAM_PROMPTS[1].format(task=TASK)]
 
 
 def test_a_number_copied_from_the_only_program_accepts_nothing(sandbox: Sandbox) -> None:
-    """A reviser who takes over what one program gave is not confirmed by that program: another must say so too."""
+    """A reviser who takes over what one program gave is not confirmed by that program: others must say so too."""
     history = told(WRONG, RIGHT, answers=("5",))
-    assert judge(sandbox, RIGHT, "print(9)", programs=1, history=history)[0].accepted is False
-    assert judge(sandbox, RIGHT, "print(5)", programs=1, history=history)[0].accepted is True
+    assert judge(sandbox, RIGHT, programs=1, history=history)[0].accepted is False
+    assert judge(sandbox, RIGHT, "print(5)", "print(5)", history=history)[0].accepted is True
+
+
+def test_a_revision_with_an_answer_of_its_own_is_a_vote(sandbox: Sandbox) -> None:
+    """A number that nobody gave before was not copied: one more program may be written, and confirms it."""
+    history = told("#### 7", "#### 5", answers=("6",))
+    verdict, asked = judge(sandbox, "#### 5", "print(5)", "print(5)", programs=2, history=history)
+    assert (verdict.accepted, asked) == (True, 2)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "3"])
