@@ -1,8 +1,8 @@
 """Seconds to an answer of `math` ÷ seconds of one call, with the first program beside the draft and in turn.
 
 Drafts and programs are those that a model of 1.5B parameters wrote for sealed rows of GSM8K
-(`evals/results/gsm8k_test`); each call takes `--call-s`, and a revision takes the number that most programs give. Runs
-are made one at a time, each problem in both ways, in turn first. What is asked, and the tokens, must be the same.
+(`evals/results/gsm8k_test`); each call takes `--call-s`. Runs are made one at a time, each problem in both ways, in
+turn first. What is asked must be the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Recorded(BaseChatModel):
 
     draft: str
     programs: list[str]
-    revision: str
     seconds: float
     asked: list[str] = Field(default_factory=list)
 
@@ -46,30 +45,27 @@ class Recorded(BaseChatModel):
 
     async def _agenerate(self, messages: list[Any], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
         prompt = str(messages[-1].content)
-        kind = "program" if "code block" in prompt else "revision" if "program" in prompt else "draft"
+        kind = "program" if "code block" in prompt else "draft"
         number = self.asked.count("program")
         self.asked.append(kind)
         await asyncio.sleep(self.seconds)
-        text = {"draft": self.draft, "revision": self.revision}.get(kind)
-        reply = f"```python\n{self.programs[number % len(self.programs)]}\n```" if text is None else text
+        program = f"```python\n{self.programs[number % len(self.programs)]}\n```"
+        reply = program if kind == "program" else self.draft
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
 
 
 def recorded(count: int) -> list[dict[str, Any]]:
     """Return problems with a draft and the programs of each, in the file's order."""
     programs: dict[str, list[str]] = {}
-    answers: dict[str, list[str]] = {}
     for line in (RESULTS / "programs.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         programs.setdefault(row["id"], []).append(row["program"])
-        answers.setdefault(row["id"], []).append(str(row["answer"]))
     rows = map(json.loads, (RESULTS / "zero-shot" / "results.jsonl").read_text(encoding="utf-8").splitlines())
     return [
         {
             "task": row["question"],
             "draft": row["final_solution"],
             "programs": programs[row["question_id"]],
-            "revision": f"#### {statistics.mode(answers[row['question_id']])}",
         }
         for row in rows
         if row["question_id"] in programs
@@ -78,7 +74,7 @@ def recorded(count: int) -> list[dict[str, Any]]:
 
 async def timed(row: dict[str, Any], seconds: float, *, ahead: bool) -> tuple[float, list[str], bool]:
     """Return the seconds of a run, what was asked, and whether the first program agreed with the draft."""
-    model = Recorded(**{name: row[name] for name in ("draft", "programs", "revision")}, seconds=seconds)
+    model = Recorded(draft=row["draft"], programs=row["programs"], seconds=seconds)
     with patch.object(ProgramCritic, "ahead", ProgramCritic.ahead if ahead else property(_nothing)):
         graph = build_math_graph(model)
     start = perf_counter()

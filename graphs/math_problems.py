@@ -102,15 +102,8 @@ def build_math_graph(
         if critic == "self" or isinstance(critic, Runnable):
             # A judge without scores: the published method answers with the last solution.
             options.setdefault("keep", "last")
-    seen = seen_by_refiner(options)
-    # Looked at before it is taken out: a prompt of the caller's also stands in for the one after programs.
-    own = "refine_prompt" in options
-    prompt = options.pop("refine_prompt", MATH_REFINE_PROMPT)
-    after_programs = evidence_prompt or (prompt if own else PROGRAM_REFINE_PROMPT)
     votes = own_judge and [*several] == ["program"]
-    kind = AdoptingWriter if votes and not own and evidence_prompt is None else EvidenceWriter
-    # Sampled, since a model that is sure of itself writes the same solution again.
-    revise = kind(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
+    revise = _reviser(model, options, evidence_prompt, votes=votes)
     defaults: dict[str, Any] = {
         **TASK_ONLY,
         "generate_prompt": MATH_GENERATE_PROMPT,
@@ -166,6 +159,19 @@ def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, A
 def first_draft_only(state: Mapping[str, Any]) -> str:
     """Stop after the first draft, whatever rounds the limits allow: a baseline is never revised."""
     return "max_rounds"
+
+
+def _reviser(
+    model: BaseChatModel, options: dict[str, Any], evidence_prompt: Prompts | None, *, votes: bool
+) -> EvidenceWriter:
+    """Return what revises, and take its prompt, which also stands in for the one after programs, out of the options."""
+    seen = seen_by_refiner(options)
+    own = options.pop("refine_prompt", None)
+    kind = AdoptingWriter if votes and own is None and evidence_prompt is None else EvidenceWriter
+    after_programs = next(one for one in (evidence_prompt, own, PROGRAM_REFINE_PROMPT) if one is not None)
+    prompt = MATH_REFINE_PROMPT if own is None else own
+    # Sampled, since a model that is sure of itself writes the same solution again.
+    return kind(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
 
 
 def _critic(

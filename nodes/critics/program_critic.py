@@ -18,7 +18,7 @@ from langgraph.constants import TAG_NOSTREAM
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do, DualCallable, at_once
 from ...state.events import Event, clean
-from ...state.summary import attempts
+from ...state.summary import attempts, current_run
 from ..arguments import checked_count
 from ..runtime.meter import METER
 from ..verify.numeric_answers import extract_number, same_number
@@ -194,11 +194,14 @@ class AdoptingWriter(EvidenceWriter):
     """
 
     def logic(self, input: Mapping[str, Any], config: RunnableConfig | None) -> Generator[Do, Any, Any]:  # noqa: A002
-        against = self.objections(attempt_at_hand(input["events"], self.keep))
-        agreed = next((one["evidence"][OUTVOTED] for one in against if OUTVOTED in one["evidence"]), None)
-        if agreed is None:
+        attempt = attempt_at_hand(input["events"], self.keep)
+        evidence = [one["evidence"].get(OUTVOTED) for one in self.objections(attempt)]
+        agreed = next((said for said in evidence if isinstance(said, str)), None)
+        if agreed is None or (attempt and attempt.requirements):  # more is asked for than the number
             return (yield from super().logic(input, config))
-        written = [one for critique in against for one in critique["evidence"]["programs"] if one["answer"]]
+        written = [
+            one for event in current_run(input["events"]) for one in event.get("evidence", {}).get("programs", ())
+        ]
         agreeing = [one["program"] for one in written if same_number(one["answer"], agreed)]
         return ADOPTED.format(count=len(agreeing), number=agreed, program=agreeing[-1])
 

@@ -37,13 +37,10 @@ def kinds(output: Any) -> list[tuple[str, str]]:
     return [(event["kind"], event["by"]) for event in output["events"]]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["invoke", "ainvoke"])
-def test_the_number_on_which_programs_agree_is_taken_and_nobody_is_asked(asynchronous: bool) -> None:
+def test_the_number_on_which_programs_agree_is_taken_and_nobody_is_asked() -> None:
     """A wrong solution meets three programs, and the answer is their number, with one of them to look at."""
     model = ScriptedModel([WRONG, PROGRAM, PROGRAM, PROGRAM])
-    graph = build_math_graph(model)
-    output = asyncio.run(graph.ainvoke({"task": TASK})) if asynchronous else graph.invoke({"task": TASK})
-
+    output = asyncio.run(build_math_graph(model).ainvoke({"task": TASK}))
     said = "3 programs, written for this problem without seeing a solution, give 5. The last of them:"
     assert output["answer"] == f"{said}\n{PROGRAM}\n#### 5"
     assert (output["stop_reason"], output["rounds"], output["accepted_by"]) == ("accepted", 1, "program")
@@ -63,6 +60,12 @@ def test_a_prompt_of_ones_own_for_revisions_is_asked_with() -> None:
     for seen in (TASK, "The solution says 6", "give 5", "print(2 * 3 - 1)"):
         assert seen in revising
     assert WRONG not in revising  # shown it beside a program, a small model writes it again
+
+    # An answer that is to meet more than a number is written by the model, too.
+    model = ScriptedModel([WRONG, PROGRAM, PROGRAM, PROGRAM, RIGHT])
+    assert build_math_graph(model).invoke({"task": TASK, "require": ["Name Ann."]})["answer"] == RIGHT
+    for seen in ("give 5", "Name Ann."):
+        assert seen in model.calls[4][0].text
 
 
 def test_where_nothing_is_accepted_the_majority_answers() -> None:

@@ -146,10 +146,7 @@ def test_a_number_copied_from_the_only_program_accepts_nothing(sandbox: Sandbox)
     history = told(WRONG, RIGHT, answers=("5",))
     assert judge(sandbox, RIGHT, programs=1, history=history)[0].accepted is False
     assert judge(sandbox, RIGHT, "print(5)", "print(5)", history=history)[0].accepted is True
-
-
-def test_a_revision_with_an_answer_of_its_own_is_a_vote(sandbox: Sandbox) -> None:
-    """A number that nobody gave before was not copied: one more program may be written, and confirms it."""
+    # A number that nobody gave before was not copied, and is a vote: one more program may be written, and confirms it.
     history = told("#### 7", "#### 5", answers=("6",))
     verdict, asked = judge(sandbox, "#### 5", "print(5)", "print(5)", programs=2, history=history)
     assert (verdict.accepted, asked) == (True, 2)
