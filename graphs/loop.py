@@ -41,7 +41,7 @@ from ..nodes.refine import refine as refine_step
 from ..nodes.runtime.journal import journal_option
 from ..nodes.runtime.step import Step
 from ..nodes.runtime.superstep import Superstep
-from ..nodes.sent import sent_prompts
+from ..nodes.sent import prompt_texts, sent_prompts
 from ..nodes.verify.answer_type import AnswerType, answer_type_of, known_type, schema_option
 from ..nodes.writing.prompts import Keep, Memory, PromptedModel, Prompts, known_verifier, seen_by_refiner, with_schema
 from ..nodes.writing.sampling import sampled
@@ -357,6 +357,7 @@ def build_refine_graph(
         known_verifier=known_verifier,
         known_type=known_type(answer),
         prompts=partial(sent_prompts, first=first, again=again, revise=revise, critics=named),
+        prompt_texts=prompt_texts(first=first, revise=revise, critics=named),
         parts=LoopParts(generate or first, generate or again, tuple(named), answer_type, dict(limits or {})),
     )
     loop: RefineGraph = compiled(graph, kind, checkpointer=checkpointer, store=store, name=name)

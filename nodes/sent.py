@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.prompts import ChatPromptTemplate, HumanMessagePromptTemplate, PromptTemplate
+
 from ..state.events import DRAFT_KINDS
 from ..state.summary import attempts, summary_of
 from ..state.threads.kind import SentPrompt, differences, fingerprint_in_force
@@ -23,7 +25,27 @@ if TYPE_CHECKING:
     from .critics.critics import NamedCritic
     from .writing.writers import Writer
 
-__all__ = ["sent_prompts"]
+__all__ = ["prompt_texts", "sent_prompts"]
+
+
+def prompt_texts(*, first: Writer, revise: Writer, critics: Sequence[NamedCritic]) -> dict[str, str]:
+    """Return the prompts of a loop as templates, by the arguments of its builder; those alone that are one text.
+
+    Args:
+        first: Writes first drafts.
+        revise: Writes revisions.
+        critics: All of the graph; the first that is asked with a prompt tells that of judges.
+    """
+    judge = next((critic.call for critic in critics if hasattr(critic.call, "sent")), None)
+    if isinstance(revise, AdaptiveWriter):
+        revise = revise.writers.get("revise", revise)
+    asked = {"generate_prompt": first, "refine_prompt": revise, "critic_prompt": judge}
+    texts: dict[str, str] = {}
+    for name, one in asked.items():
+        match getattr(one, "templates", ()):
+            case [ChatPromptTemplate(messages=[HumanMessagePromptTemplate(prompt=PromptTemplate() as prompt)])]:
+                texts[name] = prompt.template
+    return texts
 
 
 def sent_prompts(

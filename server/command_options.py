@@ -122,6 +122,12 @@ def _settings(
     judge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `redraft calibrate`: accepts where that is rarely wrong.")
     ] = None,
+    evaluations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Of `redraft eval`: its reports open from the page, where no token is needed."
+        ),
+    ] = None,
     max_rounds: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Revisions of a run.", rich_help_panel=BOUNDS)
     ] = None,
@@ -217,6 +223,7 @@ def _settings(
         "index": index,
         "documents": _absolute(documents),
         "judge": _absolute(judge),
+        "evaluations": _absolute(evaluations),
         "pipelines": _by_name("--pipeline", "STEPS", pipeline or []),
         "recipes": _recipes(recipe or []),
         "prompts": _absolute(prompts),

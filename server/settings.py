@@ -70,6 +70,8 @@ class Settings(BaseModel, extra="forbid", frozen=True, hide_input_in_errors=True
     """File of prompts by name, for the preset of its kind of problems; read once."""
     judge: str | None = None
     """A file of `redraft calibrate`, for the presets that take one; read once."""
+    evaluations: str | None = None
+    """Folder of `redraft eval`, or above several: their reports open from the page, for who started the server."""
     pipelines: dict[str, str] = {}
     """Pipelines by the names under which they are served; each begins with the task of its caller."""
     recipes: dict[str, dict[str, Any]] = {}

@@ -78,6 +78,13 @@
     tell("accepted by", problem.accepted_by);
     tell("tokens", number(problem.tokens));
     tell("error", problem.error);
+    if (problem.thread) {
+      const link = element("a", "", problem.thread);
+      link.href = "/#/threads/" + encodeURIComponent(problem.thread);
+      // A server shows it there; a file on the disk has no threads beside it.
+      tell("thread", problem.thread);
+      if (location.protocol.startsWith("http")) about.lastElementChild.lastElementChild.replaceChildren(link);
+    }
     if (problem.without_texts) {
       details.append(element("p", "note", "These results keep no texts: neither the problem's nor those of its drafts."));
     }

@@ -124,12 +124,22 @@ def problems_data(runs: Iterable[tuple[str, Run]]) -> dict[str, Any]:
     places: dict[tuple[str, str], int] = {}
     problems: list[tuple[int, dict[str, Any]]] = []
     for label, run in runs:
+        run_id = (run.info.model_extra or {}).get("run_id")
         for record in run.records:
             question = questions.setdefault(_shown(record.question), len(questions))
             place = places.setdefault((run.info.dataset_sha256, record.question_id), len(places))
             outcome = _outcome(record, right=run.verdicts[record.question_id])
             problems.append(
-                (place, {"method": safe(label), "question": question, "outcome": outcome, **_problem(record)})
+                (
+                    place,
+                    {
+                        "method": safe(label),
+                        "question": question,
+                        "outcome": outcome,
+                        "thread": safe(f"{run_id}/{record.question_id}") if run_id else None,
+                        **_problem(record),
+                    },
+                )
             )
     ordered = [problem for _, problem in sorted(problems, key=lambda pair: pair[0])]
     return {"questions": list(questions), "outcomes": OUTCOMES, "problems": ordered}

@@ -15,6 +15,7 @@ from ...nodes.runtime.killable import off_loop
 from ...state import Thread, UnknownThreadError
 from ..engine.call_options import checked_options
 from ..engine.engine import Engine
+from ..engine.ownership import LOCAL
 from ..engine.requests import can_be_served, checked_id, checked_values
 from ..engine.runs import LOG, BadRequestError, Caller, NotThereError
 from ..engine.thread_records import ThreadRecord
@@ -230,6 +231,9 @@ async def _matching(
     return every[offset:] if limit is None else every[offset : offset + limit]
 
 
+PromptName = Annotated[str, Field(pattern="^[a-z]+_prompt$")]
+
+
 class Fork(RequestBody, strict=True, extra="forbid"):
     """The place of a fork, what changes there, and under which assistant it goes on: by default, with the recipe that
     its parent was begun with."""
@@ -242,6 +246,9 @@ class Fork(RequestBody, strict=True, extra="forbid"):
     """Names of programs that tell if a draft does."""
     draft: Any = None
     """Replaces the draft there; it is judged anew. A text, or of a typed thread what its type takes, as JSON."""
+    prompts: dict[PromptName, Annotated[str, Field(max_length=50_000)]] = Field(default_factory=dict)
+    """Templates by their names in a recipe, `refine_prompt` say, in place of the thread's; on a server without tokens,
+    whose only caller is who started it."""
     limits: dict[str, Any] | None = None
     """Those not named stay."""
     assistant_id: str | None = None
@@ -270,7 +277,7 @@ async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: F
     values = {"feedback": body.feedback or "", "draft": "" if body.draft is None else body.draft, "limits": body.limits}
     checked_values(values, engine.settings, typed=True)
     place = checked_id(body.at) if isinstance(body.at, str) else body.at
-    graph, metadata = await _graph(engine, parent, body)
+    graph, metadata = await _graph(engine, caller, parent, body)
     name = body.thread_id if body.thread_id is not None else _new_id(thread_id)
     assistant = body.assistant_id or parent.assistant
     # The insert decides whose the id is, before anything is written under it.
@@ -289,8 +296,10 @@ async def fork(engine: KnownEngine, caller: KnownCaller, thread_id: str, body: F
     return json_response(await thread_json(engine, await engine.owned.thread(caller, record.thread_id)))
 
 
-async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any, dict[str, Any]]:
+async def _graph(engine: Engine, caller: Caller, parent: ThreadRecord, body: Fork) -> tuple[Any, dict[str, Any]]:
     """Return the graph that forks a thread, and the metadata that say with which recipe the fork goes on."""
+    if body.assistant_id is not None and body.prompts:
+        raise BadRequestError("prompts are those of the thread's own recipe: leave assistant_id out")
     if body.assistant_id is not None:
         options = body.options or {}
         if options:
@@ -300,7 +309,11 @@ async def _graph(engine: Engine, parent: ThreadRecord, body: Fork) -> tuple[Any,
         return graph, {"redraft_recipe": None, "redraft_preset": None, **own}
     if body.model is not None or body.options:
         raise BadRequestError("a model and options are those of an assistant: name it as assistant_id")
-    graph, recipe = await engine.graphs.of_fork(parent)
+    if body.prompts and caller != LOCAL:
+        raise BadRequestError("prompts are the server's own, and no caller's to change")
+    graph, recipe = await (
+        engine.graphs.with_prompts(parent, body.prompts) if body.prompts else engine.graphs.of_fork(parent)
+    )
     return graph, {} if recipe is None else dict(recipe.metadata())
 
 

@@ -147,6 +147,23 @@ class ThreadGraphs:
             return await self.reader(record), None
         return await self._graph(recipe.of_fork()), recipe.of_fork()
 
+    async def with_prompts(self, record: ThreadRecord, prompts: Mapping[str, str]) -> tuple[Any, RunConfig]:
+        """Return the graph of a fork whose models are asked with other prompts, and its recipe.
+
+        Raises:
+            BadRequestError: The thread has no recipe that this server follows, or a prompt makes no sense.
+        """
+        recorded = await self.recorded(record)
+        if recorded.recipe is None or recorded.refused:
+            raise BadRequestError(f"the thread {recorded.refused or 'was built in Python'}, so its prompts stay")
+        try:
+            recipe = RunConfig.given(**{**recorded.recipe.of_fork().flat(), **prompts})
+            # Without a model, so that what is wrong is said of the prompts alone.
+            await off_loop(recipe.silent().build, None)
+        except ValueError as error:
+            raise BadRequestError(f"prompts: {error}"[:500]) from error
+        return await self._graph(recipe), recipe
+
     async def reader(self, record: ThreadRecord, checkpoint_id: str | None = None) -> Any:
         """Return a graph that reads and forks a thread: its own, or where that can't be run here, one like it that has
         no model."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse
 
 from ...faces.sessions import every_row
 from ...faces.views.wording import STOP_WORDS, stop_words
@@ -19,10 +21,12 @@ from ..api.wire import RequestBody, json_response
 from ..engine.assistants import Assistant
 from ..engine.call_options import call_options
 from ..engine.engine import Engine
-from ..engine.runs import Caller, Submission
+from ..engine.ownership import LOCAL
+from ..engine.runs import Caller, NotThereError, Submission
 from ..engine.thread_records import ThreadRecord
 from ..settings import Settings
 from .drawing import drawn
+from .meta_api import HEADERS
 
 __all__ = ["kept", "router", "standing"]
 
@@ -71,8 +75,30 @@ async def home(
         "most_rounds": settings.max_rounds,
         "stops": {**STANDING, **{str(reason): words for reason, words in STOP_WORDS.items() if reason}},
         "asked": {"q": q, "assistant": assistant, "stop": stop},
+        "reports": [*await off_loop(reports, settings)] if caller == LOCAL else [],
     }
     return json_response({"html": drawn("home", facts)})
+
+
+@router.get("/evaluations/{name:path}")
+async def evaluation(engine: KnownEngine, caller: KnownCaller, name: str) -> Response:
+    """Show the report of an evaluation, as `redraft report` wrote it, to who started the server and to nobody else."""
+    found = (await off_loop(reports, engine.settings)).get(name) if caller == LOCAL else None
+    if found is None:
+        raise NotThereError("there is no such report")
+    # The page is one file: its own policy, in its head, allows just the style and the script that it was written with.
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+    return FileResponse(found, headers={**HEADERS, "Content-Security-Policy": policy}, media_type="text/html")
+
+
+def reports(settings: Settings) -> dict[str, Path]:
+    """Return the reports in the folder of evaluations, by the folders that they are about."""
+    if settings.evaluations is None:
+        return {}
+    top = Path(settings.evaluations)
+    # Of one evaluation, of several in a folder, or of one method.
+    found = sorted(path for depth in ("", "*/", "*/*/") for path in top.glob(f"{depth}report.html"))
+    return {"/".join((top.name, *path.parent.relative_to(top).parts)): path for path in found}
 
 
 @router.get("/threads")

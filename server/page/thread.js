@@ -31,6 +31,15 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   }
   const compared = place.querySelector("form[data-form=diff]");
   if (compared !== null) compare(compared, path, signal, failed);
+  const prompts = place.querySelector("#prompts");
+  prompts?.addEventListener("toggle", async () => {
+    try {
+      show(prompts.querySelector(".sent"), (await call(`${path}/prompts`, { signal })).html);
+    } catch (error) {
+      if (error.status === undefined) failed(error);
+      prompts.querySelector(".sent").textContent = error.message;
+    }
+  }, { once: true });
 
   // Where there is no form, the section says why.
   let forked = () => document.getElementById("fork-title")?.focus();
@@ -41,7 +50,8 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
   if (fork !== null) {
     const most = Number(fork.elements.more.dataset.most);
     const fill = () => {
-      const draft = drafts.find((one) => one.round === Number(fork.elements.at.value));
+      const none = { round: 0, feedback: "", text: "" }; // before the first draft
+      const draft = drafts.find((one) => String(one.round) === fork.elements.at.value) ?? none;
       fork.elements.feedback.value = draft.feedback;
       fork.elements.draft.value = draft.text;
       fork.elements.more.max = Math.max(0, most - draft.round);
@@ -56,10 +66,11 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
       fork.elements.at.focus();
     };
     onSend(fork, async ({ at, change, feedback, draft, more, under }) => {
-      const text = change === "draft" ? { draft } : { feedback };
-      const limits = more === "" ? {} : { limits: { max_rounds: Number(at) + Number(more) } };
+      const round = drafts.some((one) => String(one.round) === at) ? Number(at) : at;
+      const text = { draft: { draft }, feedback: { feedback } }[change] ?? { prompts: otherPrompts(fork) };
+      const limits = more === "" ? {} : { limits: { max_rounds: (round === at ? 0 : round) + Number(more) } };
       const other = under === "" ? {} : { assistant_id: under };
-      const body = { at: Number(at), ...text, ...limits, ...other };
+      const body = { at: round, ...text, ...limits, ...other };
       const made = await call(`threads/${encodeURIComponent(id)}/fork`, { method: "POST", body });
       go(`#/threads/${encodeURIComponent(made.thread_id)}`, await started(made.thread_id, under || assistant));
     });
@@ -91,6 +102,13 @@ export async function thread(place, { id, go, again, failed, say, signal }) {
       return error;
     }
   }
+}
+
+/** The prompts of a form that are no longer what they were. */
+function otherPrompts(form) {
+  const changed = [...form.querySelectorAll(".for-prompts textarea")].filter((one) => one.value !== one.defaultValue);
+  if (changed.length === 0) throw new Error("No prompt was changed.");
+  return Object.fromEntries(changed.map((one) => [one.name, one.value]));
 }
 
 function compare(form, path, signal, failed) {

@@ -26,6 +26,7 @@ from ..api.guards import KnownCaller, KnownEngine
 from ..api.wire import json_response, plain
 from ..engine.call_options import told_options
 from ..engine.engine import Engine
+from ..engine.ownership import LOCAL
 from ..engine.requests import can_be_served
 from ..engine.runs import Caller, NotThereError, Run
 from ..engine.thread_graphs import Recorded
@@ -50,6 +51,16 @@ async def diff(
     return json_response({"html": str(await off_loop(macros().diff, facts))})
 
 
+@router.get("/threads/{thread_id:path}/prompts")
+async def prompts(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
+    """Draw the prompts of a thread's last run, as they were sent: for who started the server, and no other caller."""
+    thread, _ = await _read(engine, caller, thread_id)
+    if caller != LOCAL:
+        raise NotThereError("prompts are the server's own, and shown to no caller")
+    sent = await _read_or_404(thread.prompts)
+    return json_response({"html": await off_loop(drawn, "prompts", sent)})
+
+
 @router.get("/threads/{thread_id:path}")
 async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Response:
     """Draw a thread: its run under way, answer, steps and branches."""
@@ -72,9 +83,10 @@ async def thread(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Re
         "assistant": record.assistant,
         "status": await off_loop(_standing, engine, record),
         "run": under_way[0].id if under_way else None,
-        "no_fork": "" if not under_way and facts["forkable"] else UNDER_WAY if facts["forkable"] else A_SEARCH,
+        "no_fork": _no_fork(facts, under_way=bool(under_way)),
         "refused": recorded.refused,
         "recipe": await off_loop(_recipe, engine, record, recorded),
+        "own_prompts": caller == LOCAL and _prompts_are_known(facts, recorded),
         "forks_as": [assistant.id for assistant in engine.presets.known.values() if assistant.served.listed],
         "problem": _problem(last, facts["raised"]),
         "most_rounds": engine.settings.max_rounds,
@@ -149,6 +161,17 @@ async def _recorded(engine: Engine, record: ThreadRecord) -> Recorded:
     return recorded
 
 
+def _no_fork(facts: Mapping[str, Any], *, under_way: bool) -> str:
+    """Return the reason why a thread can't be forked here; empty where it can."""
+    if not facts["forkable"]:
+        return A_SEARCH
+    return UNDER_WAY if under_way else ""
+
+
+def _prompts_are_known(facts: Mapping[str, Any], recorded: Recorded) -> bool:
+    return facts["begun"] and recorded.recipe is not None and not recorded.refused
+
+
 def _recipe(engine: Engine, record: ThreadRecord, recorded: Recorded) -> list[tuple[str, str]]:
     """Return the options that a thread was begun with, as far as a caller may know them."""
     assistant = engine.presets.known.get(str(record.assistant))
@@ -200,6 +223,9 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
             **dict.fromkeys(("timeline", "tree", "curve")),
             "forkable": False,
             "begun": False,
+            "parent": None,
+            "prompt_texts": {},
+            "beginning": None,
             "raised": "",
             "rounds": [],
         }
@@ -207,6 +233,7 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     steps = [dataclasses.replace(step, events=tuple(plain(step.events))) for step in thread.history()]
     cards = round_cards(plain(values.get("events") or []))
     tree = tree_facts(grow_tree(thread.thread_id, rows), thread.thread_id)
+    parent = next((row.parent_thread_id for row in rows if row.thread_id == thread.thread_id), None)
     if len(tree["rows"]) > 1:
         tree["linked"] = True
     return {
@@ -217,6 +244,9 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
         "tree": tree,
         "forkable": thread.kind.forkable,
         "begun": True,
+        "parent": parent,
+        "prompt_texts": thread.kind.prompt_texts,
+        "beginning": next((step.checkpoint_id for step in steps if step.next == ("generate",)), None),
         # What it says may hold prompts, paths and keys.
         "raised": f"{raised[1].partition('(')[0]:.80} in {raised[0]}" if raised else "",
     }

@@ -132,6 +132,8 @@ class GraphKind:
     """Keys of the state that its user added."""
     prompts: Callable[[Mapping[str, Any]], list[SentPrompt]] | None = None
     """Takes the last values of a thread, and returns what models were asked with; `None` where nobody can tell."""
+    prompt_texts: Mapping[str, str] = {}
+    """Templates that its models are asked with, by the arguments of its builder; those alone that are one text."""
     known_type: Callable[[Any, Any], Do] | None = None
     """Calls for the JSON of an own draft by the schema in a thread's record; see `redraft.state.typed_answer`."""
     known_verifier: Callable[[str], Any] | None = None

@@ -39,6 +39,7 @@ class LoopKind(GraphKind):
         known_verifier: As of `GraphKind`; default: a requirement has no verifiers.
         known_type: As of `GraphKind`; default: whatever the draft of a fork, it is a text.
         prompts: Takes the last values of a thread, and returns what models were asked with in its last run.
+        prompt_texts: As of `GraphKind`.
         parts: Those that the graph was wired from, for who builds others of them; `None` where they are not told.
     """
 
@@ -49,6 +50,7 @@ class LoopKind(GraphKind):
     known_verifier: Callable[[str], Any] | None = None
     known_type: Callable[[Any, Any], Do] | None = None
     prompts: Callable[[Mapping[str, Any]], list[SentPrompt]] | None = field(default=None, repr=False)
+    prompt_texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     parts: Any = field(default=None, compare=False, repr=False)
 
     first_node = PREPARE

@@ -127,7 +127,10 @@ def test_a_fork_goes_on_under_another_assistant(client: Any) -> None:
     ended = client.runs.wait(zebra["thread_id"], "refine")
     assert (ended["stop_reason"], ended["score"], ended["accepted_by"]) == ("max_rounds", 0.0, None)
     for asked, told in (
-        ({"feedbak": "x"}, "no 'feedbak' in a fork; there are at, feedback, verifiers, draft, limits, assistant_id"),
+        (
+            {"feedbak": "x"},
+            "no 'feedbak' in a fork; there are at, feedback, verifiers, draft, prompts, limits, assistant_id",
+        ),
         ({"model": "openai:gpt-5"}, "name it as assistant_id"),
         ({"assistant_id": "refine", "model": "openai:gpt-5"}, "not among those that the server allows"),
         ({"assistant_id": "refine", "options": {"verifiers": ["json_schema:/etc/passwd"]}}, "not for callers"),

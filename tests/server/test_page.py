@@ -227,6 +227,37 @@ def test_a_fork_is_run_and_compared(server: Any, talking: Any, chromium: Any, wi
     unharmed(chromium)
 
 
+@pytest.mark.slow
+def test_prompts_are_read_and_changed(start_server: Callable[..., Any], talking: Any, chromium: Any) -> None:
+    """Who started the server reads what each model was asked with, and runs again with another prompt, also from before
+    the first draft; the new thread leads to both side by side."""
+    server = start_server()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "story")
+    chromium.looks(1000)
+    chromium.visit(f"{server.url}/#/threads/story")
+    chromium.wait_for("document.querySelector('#prompts')")
+    chromium.run("document.querySelector('#prompts').open = true")
+    chromium.wait_for("document.querySelectorAll('#prompts .sent details').length === 4")
+    assert "Write about autumn." in chromium.run("document.querySelector('#prompts pre').textContent")
+    chromium.run(
+        "(() => { const form = document.querySelector('form[data-form=fork]'); form.closest('details').open = true;"
+        "form.elements.at.selectedIndex = 0; form.elements.at.dispatchEvent(new Event('change'));"
+        "form.querySelector('[value=prompts]').click(); form.elements.generate_prompt.select(); })()"
+    )
+    calls = len(talking.model.calls)
+    chromium.press("Control+Enter")
+    shows(chromium, "No prompt was changed.")
+    chromium.type("In French: {task}")
+    chromium.press("Control+Enter")
+    chromium.wait_for("document.querySelector('.ids code')?.innerText.startsWith('story-')")
+    shows(chromium, "second draft", within=".answer")
+    assert talking.model.calls[calls][-1].text == "In French: Write about autumn."
+    chromium.run("[...document.querySelectorAll('a')].find((one) => one.innerText.startsWith('Side by side')).click()")
+    chromium.wait_for("document.querySelectorAll('.beside-each section').length === 2")
+    unharmed(chromium)
+
+
 def test_what_models_write_stays_text(start_server: Callable[..., Any], stepwise: Any, chromium: Any) -> None:
     """A task, draft or critique that holds scripts and markup is shown as it is in every view, while the run goes on
     and after it, and nothing of it runs."""

@@ -135,6 +135,60 @@ def test_a_fork_goes_on_as_the_callers_own(http: httpx.Client, talking: Any) -> 
     assert http.post("/threads/count", json={}).json() == 3
 
 
+@pytest.mark.slow
+def test_reports_open_from_the_page(start_server: Callable[..., Any], tokens: tuple[str, str], tmp_path: Path) -> None:
+    """With `--evaluations` the reports of a folder are shown to who started the server, and no other file."""
+    method = tmp_path / "results" / "adaptive"
+    method.mkdir(parents=True)
+    for folder in (method.parent, method):
+        (folder / "report.html").write_text("<p>What it came to.</p>")
+    (tmp_path / "report.html").write_text("outside")
+    server = start_server(evaluations=str(method.parent))
+    with httpx.Client(base_url=server.url) as client:
+        assert 'href="page/evaluations/results/adaptive"' in client.get("/page/home").json()["html"]
+        shown = client.get("/page/evaluations/results")
+        assert shown.text == "<p>What it came to.</p>"
+        assert "default-src 'none'" in shown.headers["content-security-policy"]
+        for name in ("..", "results/..", "results/report.html", "results%2F..%2F.."):
+            assert client.get(f"/page/evaluations/{name}").status_code == 404
+    server = start_server(evaluations=str(method.parent), tokens=tokens)
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {tokens[0]}"}) as client:
+        assert "evaluations" not in client.get("/page/home").json()["html"]
+        assert client.get("/page/evaluations/results").status_code == 404
+
+
+@pytest.mark.slow
+def test_prompts_are_for_who_started_the_server(
+    start_server: Callable[..., Any], tokens: tuple[str, str], talking: Any
+) -> None:
+    """Without tokens prompts are read, and forks asked with others; a wrong one is refused with the reason, and a
+    caller with a token is shown none and changes none."""
+    server = start_server()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        ran(client, "a")
+        assert "Write about autumn." in client.get("/page/threads/a/prompts").json()["html"]
+        for prompts, says in (
+            ({"refine_prompt": "{tusk} {draft} {feedback}"}, "unknown variables ['tusk']"),
+            ({"refine_prompt": "Again."}, "lacks {draft}"),
+            ({"documents": "/etc"}, "String should match pattern"),
+        ):
+            refused = client.post("/threads/a/fork", json={"at": 0, "prompts": prompts})
+            assert (refused.status_code, says in refused.text) == (422, True), refused.text
+        asked = {"at": 0, "prompts": {"refine_prompt": "Shorter: {draft} {feedback}"}}
+        made = client.post("/threads/a/fork", json=asked).json()["thread_id"]
+        calls = len(talking.model.calls)
+        client.post(f"/threads/{made}/runs/wait", json={"assistant_id": "refine"}).raise_for_status()
+        assert talking.model.calls[calls][-1].text.startswith("Shorter: first draft")
+    server = start_server(tokens=tokens)
+    bearer = {"Authorization": f"Bearer {tokens[0]}"}
+    with httpx.Client(base_url=server.url, timeout=30, headers=bearer) as client:
+        ran(client, "b")
+        assert client.get("/page/threads/b/prompts").status_code == 404
+        assert 'id="prompts"' not in client.get("/page/threads/b").json()["html"]
+        refused = client.post("/threads/b/fork", json={"at": 0, "prompts": asked["prompts"]})
+        assert (refused.status_code, "no caller's to change" in refused.text) == (422, True)
+
+
 REFUSED: dict[str, tuple[int, dict[str, Any]]] = {
     "a round that is none": (422, {"at": 7}),
     "a round below all": (422, {"at": -1}),
