@@ -55,10 +55,13 @@ class Terminal:
 
     def interrupt(self) -> None:
         """Press Ctrl-C once the process waits for a line: Python overlooks one that comes just as it begins to read."""
-        stat = Path(f"/proc/{self.process.pid}/stat")
-        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
-            time.sleep(0.01)
+        self._until_it_waits()
         os.kill(self.process.pid, signal.SIGINT)
+
+    def leave(self) -> None:
+        """Press Ctrl-D once the process waits for a line: a line editor that begins to read drops what came before."""
+        self._until_it_waits()
+        self.type("\x04")
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
@@ -71,6 +74,11 @@ class Terminal:
         code = self.process.wait(LONGEST_S)
         os.close(self.master)
         return code, self.shown
+
+    def _until_it_waits(self) -> None:
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.01)
 
     def _read(self, deadline: float) -> bool:
         if not select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -152,7 +160,7 @@ def test_a_question_is_left_for_later_and_asked_again(terminal: Any, scripted: A
     """Ctrl-D ends the command with 0 and says how to go on; `resume` shows draft and critiques, and asks again."""
     seen = terminal("run", TASK, "--model", scripted("A lamp."), *VERIFY, "--human", "--thread", "t")
     seen.until(PROMPT)
-    seen.type("\x04")
+    seen.leave()
     code, rest = seen.ended()
     assert code == 0
     assert "waits for a person · round 0 · score 0.50 · thread t" in rest
@@ -300,9 +308,9 @@ def test_an_edited_text_that_is_refused_is_kept(
     if how != "answered elsewhere":
         assert "your text is kept in" in seen.until("ends it")
         seen.until("> ")  # before that the terminal may hold the key back
-        seen.type("\x04")
+        seen.leave()
         seen.until(PROMPT)
-        seen.type("\x04")
+        seen.leave()
     code, rest = seen.ended()
     assert (code, "your text is kept in" in rest) == ((2, True) if how == "answered elsewhere" else (0, False))
     (kept,) = tmp_path.glob("redraft-draft-*.txt")
