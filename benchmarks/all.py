@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "storage_growth": (QUICK, ()),
     "rounds": (QUICK, ("--full",)),
     "math_latency": (QUICK, ()),
+    "hedging": (QUICK, ()),
     "clients": (QUICK, ()),
     "startup": (QUICK, ()),
     "stored_index": (QUICK, ()),

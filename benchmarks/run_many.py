@@ -2,8 +2,9 @@
 
 Three servers speak OpenAI's protocol in a process of their own, each call takes `LATENCY_S`: one answers any number of
 calls at once, one so many at once and lets the others wait (as llama.cpp and vLLM do), and one refuses what is more
-with 429 (as providers do), which the client tries again. Each run drafts and is judged: two calls. Shown are runs a
-second as a share of the best fixed level, and the runs that failed.
+with 429 (as providers do), which the client tries again. A fourth, with a long tail, is for `hedging.py`. Each run
+drafts and is judged: two calls. Shown are runs a second as a share of the best fixed level, and the runs that
+failed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import subprocess
 import sys
 import time
@@ -29,6 +31,8 @@ LATENCY_S = 0.4
 SLOTS = 12
 FIXED = (4, 12, 48)
 SERVERS = ("any", "queues", "refuses")
+TAIL = ("tail", 0.02, 10)
+"""A server: of its calls this share takes so many times as long."""
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -48,7 +52,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
                 async with state["slots"]:
                     await asyncio.sleep(LATENCY_S)
             else:
-                await asyncio.sleep(LATENCY_S)
+                slow = kind == TAIL[0] and state["drawn"].random() < TAIL[1]
+                await asyncio.sleep(LATENCY_S * (TAIL[2] if slow else 1))
         finally:
             state["busy"] -= 1
     message = {"role": "assistant", "content": "A draft. SOLUTION_IS_CORRECT"}
@@ -75,7 +80,8 @@ def serve(kind: str) -> None:
 
     async def go() -> None:
         app.kind = kind  # type: ignore[attr-defined]
-        app.state = {"busy": 0, "calls": 0, "refused": 0, "slots": asyncio.Semaphore(SLOTS)}  # type: ignore[attr-defined]
+        drawn = random.Random(1)
+        app.state = {"busy": 0, "calls": 0, "refused": 0, "slots": asyncio.Semaphore(SLOTS), "drawn": drawn}  # type: ignore[attr-defined]
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
         serving = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110  # it has no event
@@ -118,7 +124,7 @@ def measured(kind: str, concurrency: int | None, runs: int) -> tuple[float, floa
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serve", choices=SERVERS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=(*SERVERS, TAIL[0]), help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=400)
     add_options(parser)
     given = parser.parse_args()

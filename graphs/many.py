@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from .._files import appended, locked, write_file
+from ..models.hedging import HEDGES, Hedges
 from ..nodes.runtime.pace import Pace, WatchedRun
 from ..state.collector import tuned_gc
 from ..state.dual import finish
@@ -130,6 +131,8 @@ class BatchProgress:
     """Of `done`, how many were there before this batch began."""
     at_once: int = 0
     """Runs under way at most, at the moment; 0 where nobody says."""
+    hedged: int = 0
+    """Calls that were asked twice, since the first took long."""
     _fresh_failed: int = 0
 
     def count(self, *, good: bool, failed: bool, tokens: int, cost_usd: float | None, known: bool = False) -> None:
@@ -172,6 +175,7 @@ async def arun_many(
     out: str | Path | None = None,
     concurrency: int | None = None,
     limits: Mapping[str, Any] | None = None,
+    hedge: bool = False,
     on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
 ) -> list[ManyResult]:
     """Run a graph on many tasks as `run_many` does, in the caller's event loop.
@@ -182,6 +186,7 @@ async def arun_many(
         out: Where results are kept.
         concurrency: Runs at once.
         limits: Of each run.
+        hedge: Whether slow calls are asked twice.
         on_progress: Called as results come.
 
     Raises:
@@ -197,7 +202,7 @@ async def arun_many(
     """
     given: Any = {"out": out, "concurrency": concurrency, "limits": limits, "on_progress": on_progress}
     with _entered(graph) as built, _Batch(tasks, **given, made_by=_made_by(built)) as batch:
-        await _work(built, batch.todo, batch.name, concurrency, batch.add)
+        await _work(built, batch.todo, batch.name, Pace(concurrency), batch.add, hedge=hedge)
         return batch.results()
 
 
@@ -209,6 +214,7 @@ def run_many(
     concurrency: int | None = None,
     processes: int = 1,
     limits: Mapping[str, Any] | None = None,
+    hedge: bool = False,
     on_progress: Callable[[BatchProgress, ManyResult | None], None] = lambda *_: None,
 ) -> list[ManyResult]:
     """Run a graph on many tasks, as many at once as its models bear, and return their results in order.
@@ -227,6 +233,8 @@ def run_many(
         processes: With several, `graph` is a function that can be imported, each process calls it, and the saver is one
             that they share: a SQLite file or PostgreSQL.
         limits: Budgets and rounds of each run.
+        hedge: Whether a call of an `openai:` or `http://` model that takes longer than 95% of those before it is asked
+            again, and the first reply taken: 5% of all calls at most. The other is cancelled and counted as it.
         on_progress: Called with the progress, and the result that came; once at the beginning.
 
     Returns:
@@ -248,13 +256,13 @@ def run_many(
     """
     given: Any = {"out": out, "concurrency": concurrency, "limits": limits, "on_progress": on_progress}
     if processes == 1:
-        return finish(arun_many(graph, tasks, **given))
+        return finish(arun_many(graph, tasks, hedge=hedge, **given))
     if processes < 1 or hasattr(graph, "ainvoke") or not callable(graph):
         raise ValueError("several processes each build the graph: give a function that can be imported, not a graph")
     with _entered(graph) as built:
         made_by = _made_by(built)
     with _Batch(tasks, **given, made_by=made_by) as batch:
-        _work_apart(graph, batch, processes, concurrency)
+        _work_apart(graph, batch, processes, concurrency, hedge=hedge)
         return batch.results()
 
 
@@ -320,12 +328,12 @@ class _Batch:
         done = {name for name, result in self.known.items() if result["error"] is None}
         return {name: given for name, given in self.inputs.items() if name not in done}
 
-    def add(self, result: ManyResult, at_once: int) -> None:
-        """Keep a result."""
+    def add(self, result: ManyResult, at_once: int, hedged: int) -> None:
+        """Keep a result, and tell how many runs are under way at most, and how many calls were asked twice."""
         self.known[result["id"]] = result
         if self._file:
             self._file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
-        self.progress.at_once = at_once
+        self.progress.at_once, self.progress.hedged = at_once, hedged
         self._count(result)
         self.on_progress(self.progress, result)
         if self.progress.hopeless:
@@ -416,11 +424,14 @@ async def _work(
     graph: Any,
     todo: Mapping[str, Any],
     name: str,
-    concurrency: int | None,
-    tell: Callable[[ManyResult, int], None],
+    pace: Pace,
+    tell: Callable[[ManyResult, int, int], None],
+    *,
+    hedge: bool,
 ) -> None:
     """Run the tasks, and tell of each result as it comes."""
-    pace = Pace(concurrency)
+    hedges = Hedges()
+    before = HEDGES.set(hedges if hedge else None)
     waiting = deque[tuple[str, Any, Usage | None]]((*one, None) for one in todo.items())
     running = set[asyncio.Task[ManyResult | None]]()
     some_worked = False
@@ -447,8 +458,9 @@ async def _work(
                 for task in ended:
                     if (result := task.result()) is not None:
                         some_worked = some_worked or result["error"] is None
-                        tell(result, pace.limit)
+                        tell(result, pace.limit, hedges.twice)
         finally:
+            HEDGES.reset(before)
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
@@ -471,17 +483,21 @@ def _result(task_id: str, thread_id: str, given: Mapping[str, Any], outcome: Out
     )
 
 
-def _work_apart(graph: Callable[[], Any], batch: _Batch, processes: int, concurrency: int | None) -> None:
+def _work_apart(
+    graph: Callable[[], Any], batch: _Batch, processes: int, concurrency: int | None, *, hedge: bool
+) -> None:
     """Run the tasks of a batch in several processes, which build the graph each."""
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
     tasks = [*batch.todo.items()]
     shares = [dict(tasks[at::processes]) for at in range(min(processes, len(tasks)))]
     workers = [
-        context.Process(target=_apart, args=(graph, share, batch.name, concurrency, told), daemon=True)
+        context.Process(
+            target=_apart, args=(graph, share, batch.name, concurrency, told), kwargs={"hedge": hedge}, daemon=True
+        )
         for share in shares
     ]
-    levels: dict[int, int] = {}
+    levels: dict[int, tuple[int, int]] = {}
     try:
         for worker in workers:
             worker.start()
@@ -500,21 +516,30 @@ def _work_apart(graph: Callable[[], Any], batch: _Batch, processes: int, concurr
             working -= result is None
             if result is not None:
                 levels[number] = level
-                batch.add(result, sum(levels.values()))
+                batch.add(result, *map(sum, zip(*levels.values(), strict=True)))
     finally:
         for worker in workers:
             worker.terminate()
             worker.join()
 
 
-def _apart(graph: Callable[[], Any], share: dict[str, Any], name: str, concurrency: int | None, told: Any) -> None:
+def _apart(
+    graph: Callable[[], Any], share: dict[str, Any], name: str, concurrency: int | None, told: Any, *, hedge: bool
+) -> None:
     """Work on a share of the tasks in a process of its own."""
     number, parent = multiprocessing.current_process().pid, multiprocessing.parent_process()
 
     async def work() -> None:
         with _entered(graph) as built:
             working = asyncio.create_task(
-                _work(built, share, name, concurrency, lambda result, level: told.put((number, result, level)))
+                _work(
+                    built,
+                    share,
+                    name,
+                    Pace(concurrency),
+                    lambda result, *level: told.put((number, result, level)),
+                    hedge=hedge,
+                )
             )
             while not working.done():
                 await asyncio.wait({working}, timeout=1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -20,6 +21,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
 from .control_tokens import CONTROL, control_pattern, without_control_tokens
+from .hedging import HEDGES
 from .http_clients import Route, async_client, sync_client
 from .server_replies import BrokenReplyError, broken, check_key, fault_in, fault_in_body
 
@@ -122,7 +124,9 @@ class WholeChat(ChatOpenAI):
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
         with self._explained():
-            return await super()._agenerate(*args, **kwargs)
+            if (hedges := HEDGES.get()) is None:
+                return await super()._agenerate(*args, **kwargs)
+            return await hedges.first_of(self.model_name, partial(super()._agenerate, *args, **kwargs))
 
     def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
         ended = self._use_responses_api({**kwargs, **self.model_kwargs})  # whose events end otherwise

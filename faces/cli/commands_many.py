@@ -51,6 +51,14 @@ def run_many(
     processes: Annotated[
         int, typer.Option(metavar="N", min=1, help="For more runs than one core can hold; they share the database.")
     ] = 1,
+    hedge: Annotated[
+        bool,
+        typer.Option(
+            "--hedge",
+            help="Ask again where a call of an openai: or http:// model takes longer than 95% of those before it, and "
+            "take the first reply: 5% of all calls at most, which are counted twice.",
+        ),
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
     *,
@@ -77,7 +85,14 @@ def run_many(
     with bad_input(), batch_bar(screen, out.name, "accepted") as show:
         try:
             results = run_all(
-                build, inputs, out=out, concurrency=concurrency, processes=processes, limits=limits, on_progress=show
+                build,
+                inputs,
+                out=out,
+                concurrency=concurrency,
+                processes=processes,
+                limits=limits,
+                hedge=hedge,
+                on_progress=show,
             )
         except KeyboardInterrupt:
             why = f"stopped; what is done is in {out}, and the same command goes on"

@@ -50,6 +50,7 @@ def _facts(progress: BatchProgress, good: str) -> str:
     parts = [] if progress.share is None else [f"{good} {percent(progress.share)}"]
     parts += [f"{progress.failed} failed"] if progress.failed else []
     parts += [f"{progress.at_once} at once"] if progress.at_once else []
+    parts += [f"{progress.hedged} calls asked twice"] if progress.hedged else []
     parts += [f"{progress.tokens_per_second:.0f} tokens/s", money(progress.cost_usd)] if progress.tokens else []
     if progress.eta_s is not None and progress.done < progress.total:
         parts.append(f"{seconds(progress.eta_s)} left")
