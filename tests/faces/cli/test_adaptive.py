@@ -17,7 +17,7 @@ RUNS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("--verify", "uses_words:river,lamp"),
         ("A boat.", "A river.", "A lamp and a river."),
     ),
-    "program": ("What is 2 + 1?", ("--critic", "program"), ("#### 4", PROGRAM, PROGRAM, "2 + 1\n#### 3")),
+    "program": ("What is 2 + 1?", ("--critic", "program"), ("#### 4", PROGRAM, PROGRAM, PROGRAM, "2 + 1\n#### 3")),
     "tests": (
         "Write double(n).\n>>> double(2)\n4",
         ("--critic", "tests"),
