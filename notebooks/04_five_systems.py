@@ -35,7 +35,7 @@ def run(graph, task, thread_id, **limits):
 # %% [markdown]
 # ## 1 · `math`: Self-Refine on word problems
 #
-# A solution is accepted when a program that the model wrote without seeing it gives the same number.
+# The draft and programs, which the model writes without seeing it, vote; a number that leads by two votes is accepted.
 
 # %%
 import re
@@ -54,7 +54,8 @@ answer = re.sub(r"\s*\\\[\s*", " ", re.sub(r"\s*\\\]", "", answer)).replace("\\t
 Markdown(f"{answer}\n\n{solved['stop_reason']} by {solved['accepted_by']}: {extract_number(solved['answer'])}")
 
 # %% [markdown]
-# The first draft said 417: it took 15 chairs off those of all 18 rows. The programs said otherwise, so it was revised.
+# The first draft said 417: it took 15 chairs off those of all 18 rows. Three programs agreed on another number, which is
+# the answer, with one of them to look at.
 
 # %%
 scores(Thread(maths, "chairs"))
