@@ -115,9 +115,16 @@ class _Connection(sqlite3.Connection):
 
 
 def about_index(database: sqlite3.Connection) -> dict[str, Any]:
-    """Return the noted facts of an open index."""
+    """Return the noted facts of an open index.
+
+    Raises:
+        ValueError: What is noted can't be read.
+    """
     rows = database.execute("SELECT name, value FROM about")
-    return {"unfinished": True, **{name: json.loads(value) for name, value in rows}}
+    try:
+        return {"unfinished": True, **{name: json.loads(value) for name, value in rows}}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"the index is damaged ({error}); index its folder again") from None
 
 
 def note(database: sqlite3.Connection, **facts: Any) -> None:

@@ -227,6 +227,11 @@ def test_an_index_travels_as_one_file_that_is_checked(notes: Path, tmp_path: Pat
             import_index(tmp_path / name, "evil")
     assert [one["name"] for one in stored_indexes()] == ["sea", "theirs"]
 
+    with closing(sqlite3.connect(index_file.index_path("theirs"))) as database, database:
+        database.execute("UPDATE about SET value = '{' WHERE name = 'model'")
+    with pytest.raises(ValueError, match="the index is damaged .* index its folder again"):
+        open_index("theirs")
+
 
 @pytest.mark.parametrize(
     ("change", "told"),
