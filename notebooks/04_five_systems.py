@@ -54,8 +54,8 @@ answer = re.sub(r"\s*\\\[\s*", " ", re.sub(r"\s*\\\]", "", answer)).replace("\\t
 Markdown(f"{answer}\n\n{solved['stop_reason']} by {solved['accepted_by']}: {extract_number(solved['answer'])}")
 
 # %% [markdown]
-# The first draft said 417: it took 15 chairs off those of all 18 rows. Three programs agreed on another number, which is
-# the answer, with one of them to look at.
+# The first draft said 417: it took 15 chairs off those of all 18 rows. Three programs agreed on another number, which
+# is the answer, with one of them to look at.
 
 # %%
 scores(Thread(maths, "chairs"))

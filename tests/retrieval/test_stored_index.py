@@ -229,7 +229,7 @@ def test_an_index_travels_as_one_file_that_is_checked(notes: Path, tmp_path: Pat
 
     with closing(sqlite3.connect(index_file.index_path("theirs"))) as database, database:
         database.execute("UPDATE about SET value = '{' WHERE name = 'model'")
-    with pytest.raises(ValueError, match="the index is damaged .* index its folder again"):
+    with pytest.raises(ValueError, match=r"the index is damaged .* index its folder again"):
         open_index("theirs")
 
 
