@@ -75,7 +75,7 @@ async def aevaluate(
     question_field: str | None = None,
     out: str | Path | None = None,
     limits: Mapping[str, Any] | None = None,
-    concurrency: int = 4,
+    concurrency: int | None = None,
     rate_limits: RateLimits | None = None,
     wanted: float = 0.05,
     on_progress: OnProgress = lambda *_: None,
@@ -96,7 +96,7 @@ async def aevaluate(
         question_field: Holds the task of a row; default: `task`, `question`, `input`, `prompt` or `instruction`.
         out: Keeps results and checkpoints; called again with it, an evaluation goes on where it stood.
         limits: Budgets for each row; the graph's rounds are its own unless they are given here.
-        concurrency: How many rows are worked on at once.
+        concurrency: How many rows are worked on at once. Default: it finds its level, as `run_many`.
         rate_limits: For all of them together.
         wanted: The difference worth finding, a share between 0 and 1.
         on_progress: Called with the method's name, the progress and the last record.

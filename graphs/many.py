@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import sys
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from .._files import appended, locked, write_file
 from ..models.hedging import HEDGES, Hedges
-from ..nodes.runtime.pace import Pace, WatchedRun
+from ..nodes.runtime.pace import Pace, WatchedRun, at_pace
 from ..state.collector import tuned_gc
 from ..state.dual import finish
 from ..state.masking import masked
@@ -433,10 +433,10 @@ async def _work(
     hedges = Hedges()
     before = HEDGES.set(hedges if hedge else None)
     waiting = deque[tuple[str, Any, Usage | None]]((*one, None) for one in todo.items())
-    running = set[asyncio.Task[ManyResult | None]]()
     some_worked = False
 
-    async def one(task_id: str, given: Mapping[str, Any], earlier: Usage | None) -> ManyResult | None:
+    async def one(job: tuple[str, Any, Usage | None]) -> ManyResult | None:
+        task_id, given, earlier = job
         thread_id, watched = f"{name}/{task_id}", WatchedRun(pace)
         outcome = await run_one(graph, given, thread_id=thread_id, config={"callbacks": [watched]})
         output = outcome["output"] or {}
@@ -448,22 +448,15 @@ async def _work(
         used = [outcome["usage"]] if earlier is None or graph.checkpointer else [earlier, outcome["usage"]]
         return _result(task_id, thread_id, given, {**outcome, "usage": add_usage(used), "error": error})
 
-    with tuned_gc():
-        try:
-            while waiting or running:
-                while waiting and len(running) < pace.limit:
-                    running.add(asyncio.create_task(one(*waiting.popleft())))
-                # It may be more at once by then, though no run has ended.
-                ended, running = await asyncio.wait(running, timeout=1, return_when=asyncio.FIRST_COMPLETED)
-                for task in ended:
-                    if (result := task.result()) is not None:
+    try:
+        with tuned_gc():
+            async with aclosing(at_pace(pace, waiting, one)) as results:
+                async for result in results:
+                    if result is not None:
                         some_worked = some_worked or result["error"] is None
                         tell(result, pace.limit, hedges.twice)
-        finally:
-            HEDGES.reset(before)
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+    finally:
+        HEDGES.reset(before)
 
 
 def _result(task_id: str, thread_id: str, given: Mapping[str, Any], outcome: Outcome) -> ManyResult:

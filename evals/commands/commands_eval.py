@@ -102,7 +102,13 @@ def evaluate(
     ] = False,
     concurrency: Annotated[
         int | None,
-        typer.Option(metavar="C", min=1, help="Problems worked on at once: 4; with --batch all.", rich_help_panel=PACE),
+        typer.Option(
+            metavar="C",
+            min=1,
+            help="Problems worked on at once. Default: as many as the models bear; with ray 4 a worker, with --batch "
+            "all.",
+            rich_help_panel=PACE,
+        ),
     ] = None,
     batch: Annotated[
         bool,

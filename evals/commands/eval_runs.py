@@ -203,9 +203,9 @@ class EvalPlan:
             raise ValueError(f"--batch goes with no {clash}: all calls wait together, up to a day")
 
     @property
-    def at_once(self) -> int:
-        """How many problems are worked on at once."""
-        return self.concurrency or (MOST_AT_ONCE if self.batch else 4)
+    def at_once(self) -> int | None:
+        """How many problems are worked on at once; `None` where that finds its level."""
+        return self.concurrency or (MOST_AT_ONCE if self.batch else None)
 
     def ray_job(self, method: Method, *, run_id: str) -> RayJob:
         """Return the job that Ray's workers get for the run of one method.
@@ -450,7 +450,7 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
                     plan.data,
                     results,
                     workers=plan.workers,
-                    concurrency=plan.at_once,
+                    concurrency=plan.at_once or 4,
                     on_progress=show,
                 )
                 return

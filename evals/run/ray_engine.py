@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from ...nodes.runtime.pace import Pace
 from ...state.collector import tuned_gc
 from ...state.masking import masked
 from ...state.storage.checkpointers import kind_and_place, without_secrets
@@ -223,7 +224,7 @@ async def run_on_ray(
             results,
             pool.solve,
             run_id=job.run_id,
-            at_once=workers * concurrency,
+            pace=Pace(workers * concurrency),
             on_progress=on_progress,
         )
         await pool.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
 
 from ...graphs.many import BatchProgress, GivenUpError, Outcome, run_one
+from ...nodes.runtime.pace import Pace, WatchedRun, at_pace
 from ...state.collector import tuned_gc
 from .result_record import ResultRecord, failed_record, result_record
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["RATE_LIMITS", "GivenUpError", "Outcome", "Progress", "RateLimits", "run_all", "run_method", "run_problem"]
 
 
-async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], thread_id: str) -> Outcome:
+async def run_problem(
+    method: Method, task: str, *, limits: Mapping[str, Any], thread_id: str, pace: Pace | None = None
+) -> Outcome:
     """Run a problem and return its outcome. A stored thread goes on from its checkpoint, and earlier costs count.
 
     Args:
@@ -34,6 +39,7 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
         task: What the graph is given; the gold answer is neither known nor needed here.
         limits: Budgets and rounds.
         thread_id: Where it is worked on.
+        pace: Is told what becomes of its calls. Where a server asked for fewer, what failed is tried once more.
 
     Raises:
         ConnectionError: The database was lost, or is full.
@@ -41,7 +47,12 @@ async def run_problem(method: Method, task: str, *, limits: Mapping[str, Any], t
     # Without any, those that the graph was built with hold.
     given = {"task": task, **({"limits": dict(limits)} if limits else {})}
     metadata = {"redraft_preset": method.name}
-    return await run_one(method.graph, given, thread_id=thread_id, config={"metadata": metadata})
+    watched = None if pace is None else WatchedRun(pace)
+    config: Any = {"metadata": metadata, **({"callbacks": [watched]} if watched else {})}
+    outcome = await run_one(method.graph, given, thread_id=thread_id, config=config)
+    if outcome["error"] and watched and watched.refused:
+        return await run_one(method.graph, given, thread_id=thread_id, config=config)
+    return outcome
 
 
 def _scored(outcome: Outcome, dataset: Dataset, problem: Problem, *, oracle: bool = False) -> ResultRecord:
@@ -89,7 +100,7 @@ async def run_method(
     dataset: Dataset,
     results: ResultFile,
     *,
-    concurrency: int = 4,
+    concurrency: int | None = None,
     rate_limits: RateLimits | None = None,
     limits: Mapping[str, Any] | None = None,
     run_id: str,
@@ -97,14 +108,14 @@ async def run_method(
 ) -> Progress:
     """Run every problem that has no result yet, and write each result as it comes.
 
-    A worker takes the next problem when it has finished one. A problem whose thread is stored goes on from its
+    A problem whose thread is stored goes on from its
     checkpoint, and what it paid for before counts. When this is cancelled, what is under way stays in its thread.
 
     Args:
         method: Its graph has a checkpointer where runs are to be resumed.
         dataset: The problems.
         results: Open; holds what was finished before.
-        concurrency: How many problems are worked on at once, 1 or more.
+        concurrency: How many problems are worked on at once, 1 or more. Default: it finds its level, as `run_many`.
         rate_limits: For all of them together.
         limits: Budgets for each problem; the method's rounds are put over them.
         run_id: Distinguishes the threads of this run.
@@ -114,14 +125,14 @@ async def run_method(
         ValueError: `concurrency` is below 1.
         GivenUpError: The first problems all failed.
     """
-    if concurrency < 1:
+    if concurrency is not None and concurrency < 1:
         raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
-    given = {**(limits or {}), **method.limits}
+    given, pace = {**(limits or {}), **method.limits}, Pace(concurrency)
 
     async def solve(thread_id: str, task: str) -> Outcome:
         # A context variable belongs to a task, so each worker's task sets it.
         RATE_LIMITS.set(rate_limits)
-        return await run_problem(method, task, limits=given, thread_id=thread_id)
+        return await run_problem(method, task, limits=given, thread_id=thread_id, pace=pace)
 
     with tuned_gc():
         return await run_all(
@@ -129,7 +140,7 @@ async def run_method(
             results,
             solve,
             run_id=run_id,
-            at_once=concurrency,
+            pace=pace,
             oracle=method.oracle,
             on_progress=on_progress,
         )
@@ -141,7 +152,7 @@ async def run_all(
     solve: Callable[[str, str], Awaitable[Outcome]],
     *,
     run_id: str,
-    at_once: int,
+    pace: Pace,
     oracle: bool = False,
     on_progress: Callable[[Progress, ResultRecord | None], None],
 ) -> Progress:
@@ -152,7 +163,7 @@ async def run_all(
         results: Open; holds what was finished before.
         solve: Runs a task in the thread of this id.
         run_id: Distinguishes the threads of this run.
-        at_once: How many problems are worked on at once.
+        pace: How many problems are worked on at once.
         oracle: Whether the method knows the gold answers.
         on_progress: Called with the progress after each problem, and once at the beginning.
 
@@ -164,28 +175,22 @@ async def run_all(
         if problem.id in results.records:
             progress.add(results.records[problem.id], known=True)
     on_progress(progress, None)
-    # One iterator for all workers: each takes the next problem when it is free.
-    waiting = iter([problem for problem in dataset.problems if problem.id not in results.records])
+    waiting = deque(problem for problem in dataset.problems if problem.id not in results.records)
 
-    async def work() -> None:
-        for problem in waiting:
-            outcome = await solve(f"{run_id}/{problem.id}", problem.task)
-            # Hidden tests run in the sandbox, which would hold up all other problems here.
-            record = await asyncio.to_thread(_scored, outcome, dataset, problem, oracle=oracle)
+    async def work(problem: Problem) -> ResultRecord:
+        outcome = await solve(f"{run_id}/{problem.id}", problem.task)
+        # Hidden tests run in the sandbox, which would hold up all other problems here.
+        return await asyncio.to_thread(_scored, outcome, dataset, problem, oracle=oracle)
+
+    async with aclosing(at_pace(pace, waiting, work)) as records:
+        async for record in records:
             results.add(record)
             progress.add(record)
+            progress.at_once = pace.limit
             on_progress(progress, record)
             if progress.hopeless:
                 fresh = progress.done - progress.known
                 raise GivenUpError(f"the first {fresh} problems all failed; the last one: {record.error}")
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, progress.total - progress.done)):
-                group.create_task(work())
-    except BaseExceptionGroup as several:
-        # The first error cancelled the other workers, so it is the cause, and callers look for its type.
-        raise several.exceptions[0] from None
     return progress
 
 

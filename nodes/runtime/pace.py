@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-__all__ = ["Pace", "WatchedRun"]
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+
+__all__ = ["Pace", "WatchedRun", "at_pace"]
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 FIRST, MOST = 8, 256
 """Runs at once: at first, and at most, where nobody says how many."""
@@ -60,6 +68,33 @@ class Pace:
             if self._adapts and (self._calls or self._doubles):
                 self._doubles, self._grows, self.limit = False, True, max(self.limit // 2, 1)
                 self._begin()
+
+
+async def at_pace(
+    pace: Pace, waiting: deque[Job], start: Callable[[Job], Coroutine[Any, Any, Result]]
+) -> AsyncGenerator[Result, None]:
+    """Work on what waits, as much at once as the pace says, and yield results as they come.
+
+    What is under way when this is closed is cancelled: enter it by `contextlib.aclosing`.
+
+    Args:
+        pace: How much at once.
+        waiting: What is to be done; more may be put there meanwhile.
+        start: Works on one.
+    """
+    running: set[asyncio.Task[Result]] = set()
+    try:
+        while waiting or running:
+            while waiting and len(running) < pace.limit:
+                running.add(asyncio.create_task(start(waiting.popleft())))
+            # It may be more at once by then, though nothing has ended.
+            ended, running = await asyncio.wait(running, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                yield task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 class WatchedRun(BaseCallbackHandler):
