@@ -15,6 +15,7 @@ from ...faces.views.drafts import diff_facts, read_state, read_values
 from ...faces.views.rounds import curve_of, round_cards
 from ...faces.views.run_page import run_facts
 from ...faces.views.timeline import event_row, timeline_facts, tree_facts
+from ...faces.views.where_time_went import flame_of
 from ...nodes.runtime.killable import off_loop
 from ...state import RunRow, Thread, UnknownThreadError
 from ...state.dual import adrive
@@ -220,7 +221,7 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
     except UnknownThreadError:
         return {
             **_thread_facts(thread.thread_id, {}),
-            **dict.fromkeys(("timeline", "tree", "curve")),
+            **dict.fromkeys(("timeline", "flame", "tree", "curve")),
             "forkable": False,
             "begun": False,
             "parent": None,
@@ -241,6 +242,7 @@ def read_thread(thread: Thread, rows: list[RunRow]) -> dict[str, Any]:
         "rounds": cards,
         "curve": curve_of(cards),
         "timeline": timeline_facts(thread.thread_id, steps),
+        "flame": flame_of(steps),
         "tree": tree,
         "forkable": thread.kind.forkable,
         "begun": True,
