@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from redraft.faces.views.where_time_went import flame_of, profile_of
 from redraft.state.threads.history import HistoryStep
 from redraft.state.usage import NO_USAGE
@@ -34,6 +35,7 @@ def test_the_time_of_people_callers_and_pauses_is_told_apart() -> None:
     assert told["rest"] == {"start": 3.0, "generate": 2.0, "check": 2.0}
 
 
+@pytest.mark.slow
 def test_a_flame_chart_has_rounds_over_nodes_over_calls() -> None:
     """Each bar begins where its time did, on one axis without people's time; calls side by side lie below another."""
 
