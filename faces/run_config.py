@@ -273,6 +273,14 @@ class RunConfig(BaseModel):
         fields = {name: value for name, value in self.flat().items() if SMALL_MODEL.get(name) != value}
         return RunConfig.given(**{**fields, **small_model_options(spec, self.preset), "model": spec})
 
+    def with_prompts(self, prompts: Mapping[str, Any]) -> RunConfig:
+        """Return it with other prompts, by the names of its options.
+
+        Raises:
+            BadInputError: There is no prompt of a name.
+        """
+        return RunConfig.given(**{**self.flat(), **prompts})
+
     @property
     def asks_model(self) -> bool:
         """True if its graph asks a model; a search by rules asks none, so that none is fetched or spoken of."""

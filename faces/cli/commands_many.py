@@ -55,8 +55,8 @@ def run_many(
         bool,
         typer.Option(
             "--hedge",
-            help="Ask again where a call of an openai: or http:// model takes longer than 95% of those before it, and "
-            "take the first reply: 5% of all calls at most, which are counted twice.",
+            help="Ask again where a call of an openai: or http:// model takes 1.5 times as long as 95% of those before "
+            "it, and take the first reply: 5% of all calls at most, which are counted twice.",
         ),
     ] = False,
     db: Db = DEFAULT_DB,

@@ -237,7 +237,7 @@ def fork(
             with bad_input():
                 recipe = recipe if model is None else recipe.with_model(model)
                 if prompts is not None:
-                    recipe = RunConfig.given(**{**recipe.flat(), **builder_prompts(prompts)})
+                    recipe = recipe.with_prompts(builder_prompts(prompts))
                 # A wrong spec is refused before anything is written.
                 fingerprint = kind_of(recipe.build(None)).fingerprint
         with bad_input():

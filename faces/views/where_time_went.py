@@ -80,26 +80,28 @@ def flame_of(steps: Sequence[HistoryStep]) -> dict[str, Any] | None:
         bars.append({"level": level, "start": start, "seconds": took, "name": name, "tokens": tokens})
         return bars[-1]
 
-    number: dict[str, Any] | None = None
+    current: dict[str, Any] | None = None
     for step, took in _taken(steps):
         if step.node == "human":
             continue
         calls = [(by, usage) for by, usage in _calls(step) if usage["calls"]]
         tokens = sum(usage["total_tokens"] for _, usage in calls)
         name = f"round {max((event['round'] for event in step.events), default=0)}"
-        if number is None or (step.events and number["name"] != name):
-            number = bar(0, clock, 0.0, name, 0)
-        number["seconds"] += took
-        number["tokens"] += tokens
+        if current is None or (step.events and current["name"] != name):
+            current = bar(0, clock, 0.0, name, 0)
+        current["seconds"] += took
+        current["tokens"] += tokens
         bar(1, clock, took, step.node, tokens)
         beside, at = sum(usage["seconds"] for _, usage in calls) > took, clock
         for lane, (by, usage) in enumerate(calls):
             bar(2 + lane * beside, at, min(usage["seconds"], took), by, usage["total_tokens"])
             at += 0 if beside else usage["seconds"]
         clock += took
+    if clock <= 0:
+        return None
     for one in bars:
         one |= {"start": round(1000 * one["start"] / clock, 1), "width": round(1000 * one["seconds"] / clock, 1)}
-    return {"seconds": clock, "bars": bars, "levels": 1 + max(one["level"] for one in bars)} if clock else None
+    return {"seconds": clock, "bars": bars, "levels": 1 + max(one["level"] for one in bars)}
 
 
 def _taken(steps: Sequence[HistoryStep]) -> Iterator[tuple[HistoryStep, float]]:

@@ -157,10 +157,10 @@ class ThreadGraphs:
         if recorded.recipe is None or recorded.refused:
             raise BadRequestError(f"the thread {recorded.refused or 'was built in Python'}, so its prompts stay")
         try:
-            recipe = RunConfig.given(**{**recorded.recipe.of_fork().flat(), **prompts})
+            recipe = recorded.recipe.of_fork().with_prompts(prompts)
             # Without a model, so that what is wrong is said of the prompts alone.
             await off_loop(recipe.silent().build, None)
-        except ValueError as error:
+        except (BadInputError, ValueError) as error:
             raise BadRequestError(f"prompts: {error}"[:500]) from error
         return await self._graph(recipe), recipe
 

@@ -171,6 +171,7 @@ def test_prompts_are_for_who_started_the_server(
             ({"refine_prompt": "{tusk} {draft} {feedback}"}, "unknown variables ['tusk']"),
             ({"refine_prompt": "Again."}, "lacks {draft}"),
             ({"documents": "/etc"}, "String should match pattern"),
+            ({"other_prompt": "Again."}, "other_prompt"),
         ):
             refused = client.post("/threads/a/fork", json={"at": 0, "prompts": prompts})
             assert (refused.status_code, says in refused.text) == (422, True), refused.text

@@ -66,3 +66,4 @@ def test_a_flame_chart_has_rounds_over_nodes_over_calls() -> None:
     ]
     assert told["bars"][3]["tokens"] == 15
     assert flame_of(steps[:1]) is None
+    assert flame_of([step(0, "prepare", "00:00"), step(1, "generate", "00:00")]) is None  # too fast to be drawn
