@@ -233,8 +233,8 @@ def run_many(
         processes: With several, `graph` is a function that can be imported, each process calls it, and the saver is one
             that they share: a SQLite file or PostgreSQL.
         limits: Budgets and rounds of each run.
-        hedge: Whether a call of an `openai:` or `http://` model that takes longer than 95% of those before it is asked
-            again, and the first reply taken: 5% of all calls at most. The other is cancelled and counted as it.
+        hedge: Whether a call of an `openai:` or `http://` model that takes 1.5 times as long as 95% of those before it
+            is asked again, and the first reply taken: 5% of all calls at most. The other is cancelled, and counted too.
         on_progress: Called with the progress, and the result that came; once at the beginning.
 
     Returns:

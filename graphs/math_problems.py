@@ -167,11 +167,12 @@ def _reviser(
     """Return what revises, and take its prompt, which also stands in for the one after programs, out of the options."""
     seen = seen_by_refiner(options)
     own = options.pop("refine_prompt", None)
-    kind = AdoptingWriter if votes and own is None and evidence_prompt is None else EvidenceWriter
-    after_programs = next(one for one in (evidence_prompt, own, PROGRAM_REFINE_PROMPT) if one is not None)
+    after_programs = evidence_prompt or own
+    kind = AdoptingWriter if votes and not after_programs else EvidenceWriter
     prompt = MATH_REFINE_PROMPT if own is None else own
     # Sampled, since a model that is sure of itself writes the same solution again.
-    return kind(sampled(model), prompt, evidence="programs", evidence_prompts=after_programs, **seen)
+    evidence: dict[str, Any] = {"evidence": "programs", "evidence_prompts": after_programs or PROGRAM_REFINE_PROMPT}
+    return kind(sampled(model), prompt, **evidence, **seen)
 
 
 def _critic(

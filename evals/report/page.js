@@ -71,7 +71,7 @@
   function fill(details, problem) {
     const about = element("dl", "about");
     const tell = (name, value) => value !== null && value !== "" &&
-      about.append(element("div", "", element("dt", "", name), element("dd", "", String(value))));
+      about.append(element("div", "", element("dt", "", name), element("dd", "", value instanceof Node ? value : String(value))));
     tell("gold answer", problem.truth);
     tell("answer", problem.predicted ?? "none could be read");
     tell("stopped", problem.stop);
@@ -82,8 +82,7 @@
       const link = element("a", "", problem.thread);
       link.href = "/#/threads/" + encodeURIComponent(problem.thread);
       // A server shows it there; a file on the disk has no threads beside it.
-      tell("thread", problem.thread);
-      if (location.protocol.startsWith("http")) about.lastElementChild.lastElementChild.replaceChildren(link);
+      tell("thread", location.protocol.startsWith("http") ? link : problem.thread);
     }
     if (problem.without_texts) {
       details.append(element("p", "note", "These results keep no texts: neither the problem's nor those of its drafts."));

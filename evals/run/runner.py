@@ -108,8 +108,8 @@ async def run_method(
 ) -> Progress:
     """Run every problem that has no result yet, and write each result as it comes.
 
-    A problem whose thread is stored goes on from its
-    checkpoint, and what it paid for before counts. When this is cancelled, what is under way stays in its thread.
+    A problem whose thread is stored goes on from its checkpoint, and what it paid for before counts. When this is
+    cancelled, what is under way stays in its thread.
 
     Args:
         method: Its graph has a checkpointer where runs are to be resumed.
