@@ -38,7 +38,7 @@ test: $(DEV) ## Run the tests on every core, one case of each class; ARGS="-k lo
 test-all: $(DEV) ## Run every case; ARGS="--cases rest": those that `make test` leaves out
 	@$(PYTEST) --cases all $(TOLD)
 
-debian: ## Run the tests on a bare Debian 13 (Python 3.13), in a root of its own; needs to be root, and debootstrap
+debian: ## Run the tests on a bare Debian 13 (Python 3.13; SUITE=forky: 3.14); needs to be root, and debootstrap
 	@.ci/debian
 
 RESOLUTION ?= lowest-direct

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -288,7 +288,11 @@ class RunConfig(BaseModel):
         return preset.needs_model or bool(self.critics) or any(self.options.get(name) for name in preset.model_for)
 
     def build(
-        self, checkpointer: Any, *, build_model: Callable[..., BaseChatModel] | None = None
+        self,
+        checkpointer: Any,
+        *,
+        build_model: Callable[..., BaseChatModel] | None = None,
+        checkpoints: Literal["step", "round"] = "step",
     ) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Return the graph.
 
@@ -296,6 +300,8 @@ class RunConfig(BaseModel):
             checkpointer: Where its threads are kept.
             build_model: From a spec and, where given, `temperature`, `max_output_tokens`, `seed` and
                 `timeout_s` to a model; default: `redraft.models.chat_model`.
+            checkpoints: `"round"` where nobody looks at single steps: as `build_refine_graph` takes it, for presets
+                that do.
 
         Raises:
             ValueError: A spec, a verifier, a prompt or the price table is wrong.
@@ -319,6 +325,7 @@ class RunConfig(BaseModel):
             build_model=build_model,
             prices=PriceTable.from_file(self.prices) if self.prices else None,
             checkpointer=checkpointer,
+            checkpoints=checkpoints,
             **self.options,
         )
         return graph

@@ -110,6 +110,8 @@ class Preset(NamedTuple):
     serves: Sequence[Served] | None = None
     """How a server offers it; default: under its name, with no options."""
     conversation: Conversation = "all"
+    takes_checkpoints: bool = False
+    """Whether its builder takes `checkpoints`, so that runs which nobody watches save one a round."""
 
 
 COMMON = (

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal
 
 from .._plugins import load_plugin, plugin_cache, plugins
 from .preset import COMMON, Option, Preset, Served
@@ -85,6 +85,7 @@ def build_preset(
     critics: Sequence[Any] = (),
     verifiers: Sequence[Any] = (),
     build_model: Callable[[str], Any] | None = None,
+    checkpoints: Literal["step", "round"] = "step",
     **options: Any,
 ) -> Any:
     """Return the graph of a preset.
@@ -96,6 +97,7 @@ def build_preset(
         verifiers: Programs that judge, or texts as `--verify` takes them; `answer_type` among the options may be such
             a text too.
         build_model: Makes a model of a spec, where a text names one.
+        checkpoints: As `build_refine_graph` takes it, for a preset whose builder does; the others save one a step.
         options: As `Preset.build` takes them, and for every preset `human=True`, which asks a person after all others,
             and `judge`, the content of a judge's file.
 
@@ -128,6 +130,8 @@ def build_preset(
     if options.pop("human", False):
         judges.append(human_critic())
     checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]
+    if preset.takes_checkpoints:
+        options["checkpoints"] = checkpoints
     if callable(preset.build):
         return preset.build(model, judges, checks, **options)
     judged = {"critics": judges, "verifiers": checks}

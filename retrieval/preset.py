@@ -24,6 +24,7 @@ PRESET = Preset(
     "retrieval",
     "Searches a folder's files, refining its queries.",
     _build,
+    takes_checkpoints=True,
     options=(
         DOCUMENTS,
         INDEX,

@@ -223,7 +223,9 @@ def isolated(code: str, *, cwd: Path) -> str:
     lines = code.strip("\n").splitlines()
     indent = len(lines[0]) - len(lines[0].lstrip())
     source = "\n".join(line[indent:] for line in lines)
-    command = [sys.executable, "-I", "-W", "error", "-c", source]
+    # langsmith's, on Python 3.14.
+    theirs = "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"
+    command = [sys.executable, "-I", "-W", "error", "-W", theirs, "-c", source]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

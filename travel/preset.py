@@ -19,6 +19,7 @@ PRESET = Preset(
     "travel",
     "Plans trips.",
     "redraft.travel.graph:build_travel_graph",
+    takes_checkpoints=True,
     options=(THRESHOLD, HUMAN),
     no_verifiers="its overall score decides",
     serves=(

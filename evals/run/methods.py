@@ -238,13 +238,15 @@ def build_method(
             model itself, or as the preset has it.
         oracle: `(task, draft) -> whether the gold answer is met`, for `oracle-refine-N`.
         prompts: Stand in for the method's own, by the names in `Method.prompts`; those that it has not are left out.
-        options: Everything else that `build_refine_graph`, or the preset, takes (`prices`, `checkpointer`).
+        options: Everything else that `build_refine_graph`, or the preset, takes (`prices`, `checkpointer`);
+            `checkpoints` is `"round"` unless given.
 
     Raises:
         ValueError: As `check_methods`, `oracle-refine-N` without an oracle, or a prompt of `prompts` lacks a variable
             of the one that it stands in for, or uses another.
     """
     check_methods([name], kind)
+    options.setdefault("checkpoints", "round")
     declared, count = find_method(name)
     if isinstance(declared, Preset):
         judges = [] if critic is None else [critic]

@@ -143,4 +143,8 @@ def _read(path: Path) -> list[Any]:
 def _given(recipe: RunConfig, db: str) -> Iterator[Any]:
     """Give the graph of a recipe on a database; each process calls it."""
     with opened(db, create=True) as saver:
-        yield recipe.build(None).copy({"checkpointer": saver}).with_config(metadata=recipe.metadata())
+        yield (
+            recipe.build(None, checkpoints="round")
+            .copy({"checkpointer": saver})
+            .with_config(metadata=recipe.metadata())
+        )

@@ -225,6 +225,7 @@ def test_a_file_for_which_no_process_is_free_is_read_another_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is told, and an index does not take it for unreadable."""
+    pytest.importorskip("wordllama")
     monkeypatch.setattr(killable, "WAIT_S", 0.0)
     monkeypatch.setattr(killable, "MOST", 0)
     write(tmp_path / "notes", "a.md", "Words.")
@@ -245,6 +246,7 @@ def test_a_file_for_which_no_process_is_free_is_read_another_time(
 )
 def test_a_folder_is_bounded_as_a_whole_and_the_rest_is_named(bound: dict[str, Any], told: str, tmp_path: Path) -> None:
     """What was read is there; an index goes on with the rest at its next update, and keeps what it has."""
+    pytest.importorskip("wordllama")
     for name in ("a.md", "b.md"):
         write(tmp_path / "notes", name, f"# {name}\nSome words.")
     with pytest.warns(UserWarning, match=told):

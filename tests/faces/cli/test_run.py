@@ -62,6 +62,7 @@ def test_a_run_goes_on_from_a_draft_of_ones_own(shell: Any, scripted: Any, tmp_p
     shown = shell("run", TASK, "--model", scripted("A river lamp."), *VERIFY, "--json", "--draft", "My lamp.")
     assert (shown.json["answer"], shown.json["usage"]["calls"]) == ("A river lamp.", 1)
     assert "My lamp." in shown.err
+    pytest.importorskip("wordllama")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "rain.md").write_text("Rain falls.")
     words = ("run", "What is rain?", "--graph", "retrieval", "--dir", str(tmp_path / "docs"), "--draft", "Wet.")

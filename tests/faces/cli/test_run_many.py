@@ -30,6 +30,9 @@ def test_many_tasks_are_run_by_one_command(
     listed = shell("threads", "--json").json
     assert {one["thread_id"] for one in listed} == {row["thread_id"] for row in rows.values()}
     assert shell("show", rows["a"]["thread_id"]).code == 0
+    # Nobody looks at single steps of these, so that a draft and what was said about it are one of them.
+    steps = shell("history", rows["a"]["thread_id"], "--json").json["steps"]
+    assert [step["node"] for step in steps][-2:] == ["prepare", "generate"]
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("Of rain.\nOf rain again.\n"))
     piped = shell("run-many", "-", "--out", "other.jsonl", "--model", scripted("rain", "rain"), *words)
