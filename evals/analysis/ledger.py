@@ -15,7 +15,7 @@ from .differences import Difference, differences
 from .equal_cost import EqualCostRow, frontier, mean_tokens, nearest_baseline, shared_ids
 from .method_row import Headline, MethodRow, RoundRow, method_row
 from .paired import WANTED, Interval, Paired, Power, Proportion, Row, finding, holm, paired
-from .round_rates import CriticRow, RoundRates, critic_rows
+from .round_rates import AcceptanceRow, CriticRow, RoundRates, acceptance_rows, critic_rows
 from .sentences import verdict
 
 __all__ = [
@@ -69,6 +69,9 @@ class Ledger(Row):
     )
     equal_cost: list[EqualCostRow] = Field(description="Refining methods that have a baseline beside them.")
     critics: list[CriticRow] = Field(description="Who judged, run by run.")
+    acceptance: list[AcceptanceRow] = Field(
+        description="What an acceptance is worth, run by run, where any answer was accepted."
+    )
     warnings: list[str] = Field(description="What to know before comparing rows.")
     read: list[str] = Field(default=[], description="By which fields logs of other tools were read.")
 
@@ -119,6 +122,7 @@ def build_ledger(runs: Sequence[Run], *, wanted: float = WANTED) -> Ledger:
         differences=[one for members in together.values() for one in _differences(members, wanted)],
         equal_cost=[beside[row.label] for row in rows if row.label in beside],
         critics=[critic for row, run in pairs for critic in critic_rows(run, label=row.label)],
+        acceptance=[accepted for row, run in pairs for accepted in acceptance_rows(run, label=row.label)],
         warnings=warnings,
     )
 

@@ -180,6 +180,38 @@ class CriticRow(Row):
     warning: str | None = Field(description="Why its acceptance is worth nothing here; null where it is.")
 
 
+class AcceptanceRow(Row):
+    """What the answers of one run are worth by who accepted them."""
+
+    by: str | None = Field(description="Who accepted them; null: nobody did, so that they are left to a person.")
+    method: str = Field(description="Label of the method.")
+    answers: Proportion = Field(description="Of all its answers, these.")
+    wrong: Proportion = Field(description="Of these, the wrong ones.")
+
+
+def acceptance_rows(run: Run, *, label: str) -> list[AcceptanceRow]:
+    """Return a row for each who accepted answers of a run, the most first, then one for the answers left; or none.
+
+    Args:
+        run: The run. Where no answer was accepted there is no row.
+        label: How the rows name its method.
+    """
+    wrong: dict[str | None, list[bool]] = {}
+    for record, right in zip(run.records, run.verdicts.values(), strict=True):
+        wrong.setdefault(record.accepted_by if record.is_correct_per_feedback else None, []).append(not right)
+    if set(wrong) <= {None}:
+        return []
+    return [
+        AcceptanceRow(
+            by=by,
+            method=label,
+            answers=proportion(len(verdicts), len(run.records)),
+            wrong=proportion(sum(verdicts), len(verdicts)),
+        )
+        for by, verdicts in sorted(wrong.items(), key=lambda item: (item[0] is None, -len(item[1]), item[0]))
+    ]
+
+
 def critic_rows(run: Run, *, label: str) -> list[CriticRow]:
     """Return a row for each critic of a run, in the order of their names, and one for all where they are several.
 

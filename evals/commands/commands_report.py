@@ -276,6 +276,9 @@ def show_ledger(screen: Screen, ledger: Ledger, *, hint: str | None = None) -> N
     if ledger.critics:
         screen.line("")
         _show_critics(screen, ledger)
+    if ledger.acceptance:
+        screen.line("")
+        _show_acceptance(screen, ledger)
     screen.line("")
     for row in ledger.methods:
         screen.line(row.verdict)
@@ -321,6 +324,20 @@ def _show_critics(screen: Screen, ledger: Ledger) -> None:
     for one in ledger.critics:
         if one.warning:
             screen.line((f"! {one.critic} in {one.method}: {one.warning}", "yellow"))
+
+
+def _show_acceptance(screen: Screen, ledger: Ledger) -> None:
+    table = plain_table("accepted by", "in", "answers", "wrong of them", "95%", right=("answers", "wrong of them"))
+    for row in ledger.acceptance:
+        answers, wrong = (f"{one.k} of {one.n} ({_share(one)})" for one in (row.answers, row.wrong))
+        table.add_row(
+            Text(safe(row.by or "left to a person"), style="bold" if row.by else "dim"),
+            safe(row.method),
+            answers,
+            wrong,
+            _interval(row.wrong),
+        )
+    screen.put(table)
 
 
 def show_comparison(screen: Screen, comparison: Comparison) -> None:

@@ -374,6 +374,23 @@ def test_critics_are_rated_run_by_run(write_run: Any) -> None:
     assert [(one.critic, one.method, one.false_accept.rate) for one in ledger.critics] == [("self", "self-refine-3", 1)]
 
 
+@pytest.mark.slow
+def test_an_acceptance_says_what_it_is_worth(write_run: Any) -> None:
+    """Of the answers that each accepted, the share that is wrong; what nobody accepted is left to a person."""
+    took = {"is_correct_per_feedback": True, "stop_reason": "accepted"}
+    records = [
+        {**solved("ww"), **took, "accepted_by": "program"},
+        {**solved("r"), **took, "accepted_by": "program"},
+        {**solved("r"), **took, "accepted_by": "human"},
+        {**solved("w"), "is_correct_per_feedback": False, "accepted_by": None},
+    ]
+    numbered = [{**record, "question_id": str(number)} for number, record in enumerate(records)]
+    rows = build_ledger([read_run(write_run("program-2", numbered))]).acceptance
+    assert [(row.by, row.answers.k, row.wrong.k) for row in rows] == [("program", 2, 1), ("human", 1, 0), (None, 1, 1)]
+    assert {row.answers.n for row in rows} == {4}
+    assert not build_ledger([read_run(write_run("zero-shot", [numbered[3]]))]).acceptance
+
+
 def test_the_record_of_a_real_run_is_read_as_it_was_played(write_run: Any) -> None:
     """From the loop itself: a wrong draft is rejected, a revision fixes it, and the judge made no error."""
     from redraft.evals.run.result_record import result_record

@@ -288,7 +288,7 @@ def test_what_the_browser_tests_rely_on_is_noticed(chromium: Chromium, tmp_path:
 def test_tables_can_be_read_aloud(chromium: Chromium, page: Path) -> None:
     """Every table has a caption and every header cell its scope; every plot and control has a name."""
     chromium.open(page)
-    assert chromium.run("document.querySelectorAll('table').length") == 5
+    assert chromium.run("document.querySelectorAll('table').length") == 6
     for missing in (
         "table:not(:has(caption))",
         "th:not([scope])",
