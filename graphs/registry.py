@@ -107,7 +107,6 @@ def build_preset(
     """
     from ..nodes.critics.calibrated import judge_from_specs
     from ..nodes.critics.critics import human_critic
-    from ..nodes.critics.registry import SELF, named_critic, parted
     from ..nodes.verify.verifiers import named_type, stored_verifier
 
     preset = find_preset(name)
@@ -115,18 +114,9 @@ def build_preset(
         options["answer_type"] = named_type(options["answer_type"])
     options = {option_names().get(option, option): value for option, value in options.items()}
     _check_use(preset, options, critics, verifiers)
-    build_model = build_model or _no_model
-
-    def judging(critic: Any) -> Any:
-        if not isinstance(critic, str) or critic in preset.critic_names:
-            return critic
-        return model if critic == SELF else named_critic(critic, model, build_model)
-
-    judges = [judging(critic) for critic in critics]
-    if preset.one_critic and parted(judges)[0] and len(judges) > 1:
-        raise ValueError(f"in {name} one model criticises: give --critic once, a model or self")
+    judges = _judges(preset, critics, model, build_model or _no_model)
     if (judge := options.pop("judge", None)) is not None:
-        judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
+        judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model or _no_model))
     if options.pop("human", False):
         judges.append(human_critic())
     checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]
@@ -136,6 +126,25 @@ def build_preset(
         return preset.build(model, judges, checks, **options)
     judged = {"critics": judges, "verifiers": checks}
     return resolve_name(preset.build)(model=model, **{key: value for key, value in judged.items() if value}, **options)
+
+
+def _judges(preset: Preset, critics: Sequence[Any], model: Any, build_model: Callable[[str], Any]) -> list[Any]:
+    """Return the critics that texts name; a name that the preset knows itself stays one.
+
+    Raises:
+        ValueError: A text names none, or several judge where the preset has one critic.
+    """
+    from ..nodes.critics.registry import SELF, named_critic, parted
+
+    def judging(critic: Any) -> Any:
+        if not isinstance(critic, str) or critic in preset.critic_names:
+            return critic
+        return model if critic == SELF else named_critic(critic, model, build_model)
+
+    judges = [judging(critic) for critic in critics]
+    if preset.one_critic and parted(judges)[0] and len(judges) > 1:
+        raise ValueError(f"in {preset.name} one model criticises: give --critic once, a model or self")
+    return judges
 
 
 def _check_use(preset: Preset, options: Mapping[str, Any], critics: Sequence[Any], verifiers: Sequence[Any]) -> None:

@@ -35,6 +35,7 @@ class CallCeiling(Meter):
         prices: Turns tokens into dollars.
         refuse: From what was used here to the budget that is spent, or `None`. Calls under way are counted as calls.
         settle: Told what each call used, when it has ended.
+        close: Called when the run is over, after the last of these.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class CallCeiling(Meter):
         *,
         refuse: Callable[[Usage], str | None],
         settle: Callable[[Usage], None],
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(prices)
         self.run_inline = False  # it may refuse a call; see Meter
         self._refuse = refuse
         self._settle = settle
+        self._close = close
         # Of two calls that begin at once, the second is refused where there is room for one.
         self._begins = threading.Lock()
         self._under_way = 0
@@ -82,6 +85,7 @@ class CallCeiling(Meter):
         """Count the calls that are still under way when their run is over: nobody waits for them, and they are paid."""
         while self._under_way:
             self._ended({**NO_USAGE, "calls": 1})
+        self._close()
 
     def _ended(self, used: Usage | None) -> None:
         with self._begins:

@@ -7,6 +7,7 @@ and are the same for all servers of it.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,12 @@ from .records import Database
 from .runs import LOG, Caller, QuotaSpentError, Run
 
 __all__ = ["Ceilings"]
+
+
+SOON = 10
+"""Of a run that has used less than this part of its budgets, calls are written down together."""
+WRITTEN_S = 1.0
+"""So many seconds later at the latest, which is what a kill loses."""
 
 
 class Ceilings:
@@ -58,11 +65,12 @@ class Ceilings:
         """Return the ceiling of a run's calls: it refuses those beyond the run's budget or its caller's quota."""
         # One that another process had begun has used something already.
         before = NO_USAGE if not run.begun and run.attempts == 1 else await self._db.read(self._records.of_run, run.id)
-        settings, unsettled, lock = self._settings, NO_USAGE.copy(), threading.Lock()
+        settings, lock = self._settings, threading.Lock()
+        most = (settings.max_calls_a_run, settings.max_tokens_a_run, settings.max_cost_usd_a_run)
+        unsettled, settled, written_at = NO_USAGE.copy(), before, time.monotonic()
 
         def refuse(used: Usage) -> str | None:
             whole = add_usage([before, used])
-            most = (settings.max_calls_a_run, settings.max_tokens_a_run, settings.max_cost_usd_a_run)
             if budget := _spent(whole, *most):
                 return budget
             if self._has_quota and _spent(self._records.today(run.caller.id)[0], *self._of_day()):
@@ -74,16 +82,27 @@ class Ceilings:
             for called in self._called:
                 called(run, used)
             with lock:
-                used, unsettled = add_usage([unsettled, used]), NO_USAGE.copy()
+                unsettled = add_usage([unsettled, used])
+                few = add_usage([settled, unsettled])
+                soon = self._has_quota or _spent(few, *(None if one is None else one / SOON for one in most))
+            if soon or time.monotonic() > written_at + WRITTEN_S:
+                write()
+
+        def write() -> None:
+            nonlocal unsettled, settled, written_at
+            with lock:
+                used, unsettled, written_at = unsettled, NO_USAGE.copy(), time.monotonic()
+                settled = add_usage([settled, used])
             try:
-                self._records.add(run.id, run.caller.id, used)
+                if used["calls"] or used["total_tokens"]:
+                    self._records.add(run.id, run.caller.id, used)
             except Exception:
                 # Its reply is paid for, and is not lost for this; it is added with the next call's.
                 LOG.exception("what a call used can't be written down")
                 with lock:
                     unsettled = add_usage([unsettled, used])
 
-        return CallCeiling(self._prices, refuse=refuse, settle=settle)
+        return CallCeiling(self._prices, refuse=refuse, settle=settle, close=write)
 
     def _of_day(self) -> tuple[int | None, int | None, float | None]:
         settings = self._settings
@@ -93,7 +112,7 @@ class Ceilings:
 UNITS = {"call_budget": "calls", "token_budget": "tokens", "cost_budget": "dollars"}
 
 
-def _spent(used: Usage, calls: int | None, tokens: int | None, dollars: float | None) -> str | None:
+def _spent(used: Usage, calls: float | None, tokens: float | None, dollars: float | None) -> str | None:
     """Return the budget that is used up; one whose use is not known counts as such."""
     if calls is not None and used["calls"] >= calls:
         return "call_budget"

@@ -160,8 +160,8 @@ class Engine:
         # Kept over the awaits below, or two requests could both get the last place.
         async with self.queue.place(caller):
             thread_id, assistant = submission.thread_id, submission.assistant
-            record = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
-            if thread_id is not None:
+            record, new = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
+            if not new:
                 request |= await self.ending.make_way(record, submission.multitask)
             at = now(submission.after_s)
             run = Run(
@@ -178,7 +178,7 @@ class Engine:
             )
             self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self.tending.note(run, after_s=submission.after_s)
+            await self.tending.note(run, after_s=submission.after_s, new=new)
         if submission.after_s:
             asyncio.get_running_loop().call_later(
                 submission.after_s, lambda: self.background.do(self._begin_waiting(run))

@@ -46,16 +46,23 @@ class OwnedThreads:
             BadRequestError: The id is none.
             TakenError: It is in use.
         """
-        at = now()
-        name = checked_id(thread_id) if thread_id is not None else str(uuid.uuid4())
-        existing = await self.find(caller, name) if thread_id is not None else None
+        existing = None if thread_id is None else await self.find(caller, checked_id(thread_id))
         if existing is not None and if_exists == "do_nothing":
             return existing
-        # What the shell or Python made is not this caller's to take.
-        taken = existing is not None or (thread_id is not None and await self._saver.runs.aget(name) is not None)
-        record = ThreadRecord(name, caller.id, assistant, metadata or {}, "idle", at, at)
+        if existing is not None:
+            raise TakenError("this thread id is in use")
+        return await self._made(caller, thread_id, metadata=metadata, assistant=assistant)
+
+    async def _made(
+        self, caller: Caller, thread_id: str | None, *, metadata: Mapping[str, Any] | None, assistant: str | None
+    ) -> ThreadRecord:
+        """Note a thread that is none of the caller's by now as theirs, and return it."""
+        at = now()
+        record = ThreadRecord(thread_id or str(uuid.uuid4()), caller.id, assistant, metadata or {}, "idle", at, at)
+        # What the shell or Python made is not this caller's to take; who needs no token has all of that by now.
+        others = thread_id is not None and caller != LOCAL and await self._saver.runs.aget(thread_id) is not None
         # The insert decides: another request may have been quicker since the look before it.
-        if taken or not await self._db.write(self._db.records.add_thread, record):
+        if others or not await self._db.write(self._db.records.add_thread, record):
             raise TakenError("this thread id is in use")
         return record
 
@@ -147,8 +154,8 @@ class OwnedThreads:
 
     async def thread_for(
         self, caller: Caller, thread_id: str | None, assistant: str, if_not_exists: str
-    ) -> ThreadRecord:
-        """Return the thread of a run: a new one without an id, and also with one where it may be made.
+    ) -> tuple[ThreadRecord, bool]:
+        """Return the thread of a run, and whether it was made: without an id, and also with one where it may be.
 
         Raises:
             BadRequestError: The id is none.
@@ -157,12 +164,12 @@ class OwnedThreads:
         """
         record = None if thread_id is None else await self.find(caller, checked_id(thread_id))
         if record is None and (thread_id is None or if_not_exists == "create"):
-            return await self.create(caller, thread_id, assistant=assistant)
+            return await self._made(caller, thread_id, metadata=None, assistant=assistant), True
         if record is None:
             raise NotThereError("there is no such thread")
         if record.assistant != assistant:
             await self._db.write(self._db.records.change_thread, record.thread_id, now=now(), assistant=assistant)
-        return record
+        return record, False
 
 
 def _record_of(row: RunRow) -> ThreadRecord:

@@ -23,32 +23,38 @@ WAITING = "status = 'pending' AND process = ''"
 SKIP_LOCKED = "FOR UPDATE OF waits SKIP LOCKED"
 """Of PostgreSQL: workers that ask at once get different runs, and none waits for another."""
 
+AT_ONCE = 16
+"""So many workers that claim at the same moment all find runs: each passes over what the others have locked."""
+
 CLAIM = f"""
-    WITH ready AS (
-        SELECT run_id, owner, created_at FROM served_runs waits
-        WHERE {WAITING} AND beat <= {{clock}} AND NOT EXISTS (
-            SELECT 1 FROM served_runs before WHERE before.thread_id = waits.thread_id AND (
-                before.status = 'running' OR (before.status = 'pending'
-                AND (before.created_at, before.run_id) < (waits.created_at, waits.run_id))
-            )
-        )
-    ), busy AS (
-        SELECT owner, count(*) AS under_way FROM served_runs WHERE status = 'running' GROUP BY owner
+    WITH placed AS (
+        SELECT run_id, owner, status, process, beat, created_at,
+            sum(CASE WHEN status = 'running' THEN 1 ELSE 0 END) OVER (PARTITION BY owner) AS under_way,
+            row_number() OVER (
+                PARTITION BY thread_id ORDER BY CASE status WHEN 'running' THEN 0 ELSE 1 END, created_at, run_id
+            ) AS place
+        FROM served_runs WHERE {IN_FLIGHT}
     ), turns AS (
-        SELECT run_id, created_at, coalesce(served_at, 0) AS served_at, coalesce(under_way, 0)
-            + row_number() OVER (PARTITION BY ready.owner ORDER BY created_at, run_id) AS turn
-        FROM ready LEFT JOIN busy ON busy.owner = ready.owner
-        LEFT JOIN served_turns ON served_turns.owner = ready.owner
+        SELECT run_id, created_at, coalesce(served_at, 0) AS served_at,
+            under_way + row_number() OVER (PARTITION BY placed.owner ORDER BY created_at, run_id) AS turn
+        FROM placed LEFT JOIN served_turns ON served_turns.owner = placed.owner
+        WHERE place = 1 AND {WAITING} AND beat <= {{clock}}
+    ), next AS MATERIALIZED (
+        SELECT * FROM turns ORDER BY turn, served_at, created_at, run_id LIMIT {AT_ONCE} * %(most)s
     ), picked AS MATERIALIZED (
-        SELECT waits.run_id FROM served_runs waits JOIN turns ON turns.run_id = waits.run_id WHERE {WAITING}
-        ORDER BY turn, served_at, turns.created_at, waits.run_id LIMIT %(most)s {{skip_locked}}
+        SELECT waits.run_id FROM next JOIN served_runs waits ON waits.run_id = next.run_id
+        WHERE {WAITING} AND (waits.run_id IN (SELECT run_id FROM next)) IS TRUE
+        ORDER BY turn, served_at, next.created_at, waits.run_id LIMIT %(most)s {{skip_locked}}
     )
     UPDATE served_runs SET process = %(process)s, status = 'running', beat = {{clock}}, updated_at = %(now)s
-    WHERE run_id IN (SELECT run_id FROM picked) AND {WAITING} RETURNING {{columns}}
+    WHERE {WAITING} AND (run_id IN (SELECT run_id FROM picked)) IS TRUE RETURNING {{columns}}
 """  # noqa: S608
 """Claims runs for a process: the next is of the caller who has the fewest under way on all of them, and of those of the
 one who was served longest ago. A caller's own runs keep their order, and those of a busy thread are passed over, and
-those that are to begin later, by the clock of the database."""
+those that are to begin later, by the clock of the database.
+
+`IS TRUE` has PostgreSQL look each waiting run up in what was picked, by its hash. Else, without statistics, it may go
+through all of one for each row of the other, which took it seconds at a thousand."""
 
 SET_UP_TURNS = """CREATE TABLE IF NOT EXISTS served_turns (
         owner TEXT {bytewise} PRIMARY KEY,

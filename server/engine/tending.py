@@ -105,11 +105,17 @@ class Tending:
         if self._engine.settings.default_ttl is not None:
             self.lasting.do(self._sweep())
 
-    async def note(self, run: Run, *, after_s: float = 0) -> None:
-        """Keep a new run, which waits for whoever claims it, or first until so many seconds are over."""
+    async def note(self, run: Run, *, after_s: float = 0, new: bool = False) -> None:
+        """Keep a new run, which waits for whoever claims it, or first until so many seconds are over.
+
+        Args:
+            run: The run.
+            after_s: The seconds.
+            new: Whether its thread was made for it.
+        """
         if after_s:
             run.beat = await self._engine.db.read(self._engine.records.clock) + after_s
-        run.request = {**run.request, STOOD: await self._stands(run.thread_id)}
+        run.request = {**run.request, STOOD: None if new else await self._stands(run.thread_id)}
         await self._engine.db.write(self._engine.records.add_run, run)
 
     async def _take_over(self) -> None:

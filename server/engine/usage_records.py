@@ -19,6 +19,7 @@ SET_UP_USAGE = """CREATE TABLE IF NOT EXISTS served_usage (
         PRIMARY KEY (scope, day)
     )"""
 DAY_S = 86_400
+TODAY = f"CAST({{now}} AS BIGINT) / {DAY_S}"
 A_RUN = -1
 """Stands for the day in the row of a run, which has one for as long as it lasts."""
 KEPT_DAYS = 2
@@ -27,7 +28,7 @@ FIELDS = ("calls", "tokens", "cost_usd", "uncounted", "unpriced")
 ADD = (
     f"INSERT INTO served_usage (scope, day, {', '.join(FIELDS)}) VALUES "  # noqa: S608
     f"(%(run)s, {A_RUN}, {', '.join(f'%({name})s' for name in FIELDS)}), "
-    f"(%(owner)s, %(day)s, {', '.join(f'%({name})s' for name in FIELDS)}) "
+    f"(%(owner)s, {TODAY}, {', '.join(f'%({name})s' for name in FIELDS)}) "
     "ON CONFLICT (scope, day) DO UPDATE SET "
     f"{', '.join(f'{name} = served_usage.{name} + excluded.{name}' for name in FIELDS)} RETURNING scope"
 )
@@ -37,13 +38,12 @@ class UsageRecords(Tables):
     """The table. Each method is one statement, so that two servers add to one sum."""
 
     def add(self, run_id: str, owner: str, used: Usage) -> None:
-        """Add what a call used to its run's sum and to its caller's of today."""
+        """Add what calls used to their run's sum and to its caller's of today."""
         self.write_lightly(
-            ADD,
+            ADD.format(now=self.clock_sql),
             {
                 "run": f"run:{run_id}",
                 "owner": f"caller:{owner}",
-                "day": int(self.clock() // DAY_S),
                 "calls": used["calls"],
                 "tokens": used["total_tokens"],
                 "cost_usd": used["cost_usd"] or 0.0,

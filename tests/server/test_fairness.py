@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from redraft import open_checkpointer
 from redraft.models import ScriptedModel
 from redraft.server import Engine, Settings
-from redraft.server.engine.runs import Caller, QueueFullError, Submission
+from redraft.server.engine.records import open_records
+from redraft.server.engine.run_records import CLAIM, SKIP_LOCKED
+from redraft.server.engine.runs import Caller, QueueFullError, Run, Submission
 
 ANN, BOB, CY = Caller("ann"), Caller("bob"), Caller("cy")
 
@@ -110,3 +113,32 @@ async def test_a_busy_thread_holds_up_nobody_else(house: Any) -> None:
         for run in runs:
             await run.wait()
         assert [name for name in one.ended if name.startswith("same")] == ["same 0", "same 1", "same 2"]
+
+
+@pytest.mark.slow
+def test_a_long_queue_is_handed_out_by_as_many_rows_as_wait(postgres_url: str) -> None:
+    """With 400 runs waiting PostgreSQL reads each some times to claim two, and not each for each other, which took it
+    seconds; also where it has no statistics yet. A busy thread's next run and one for later are passed over."""
+    import psycopg
+
+    with open_checkpointer(postgres_url) as saver:
+        records = open_records(saver)
+        for number in range(400):
+            thread = "busy" if number < 3 else f"t{number}"
+            records.add_run(Run(f"r{number:03}", thread, "refine", (ANN, BOB)[number % 2], f"2026-01-01T{number:03}"))
+        later = Run("later", "then", "refine", CY, "2026-01-01T000")
+        later.beat = records.clock() + 3600
+        records.add_run(later)
+        assert [run.id for run in records.claim("here", 3, now="now")] == ["r000", "r003", "r004"]
+        claim = CLAIM.format(clock=records.clock_sql, columns="run_id", skip_locked=SKIP_LOCKED)
+        with psycopg.connect(postgres_url) as conn:
+            explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {claim}"
+            (plan,) = conn.execute(explained, {"process": "here", "most": 2, "now": "now"}).fetchone() or ()
+    assert 400 < rows_read(plan[0]["Plan"]) < 40 * 400
+
+
+def rows_read(plan: dict[str, Any]) -> float:
+    """Return the rows that a part of a plan, and all below it, gave or threw away."""
+    thrown = sum(count for name, count in plan.items() if name.startswith("Rows Removed by"))
+    own = (plan["Actual Rows"] + thrown) * plan["Actual Loops"]
+    return float(own + sum(map(rows_read, plan.get("Plans", ()))))
