@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -236,12 +237,12 @@ class Run:
     torn: bool = False
     """True if the file ends within a line: it is being written, or its writer was killed. That line is left out."""
 
-    @property
+    @cached_property
     def oracle(self) -> bool:
         """True if a gold answer had a say in any result."""
         return self.info.oracle or any(record.oracle for record in self.records)
 
-    @property
+    @cached_property
     def verdicts(self) -> dict[str, bool]:
         """For each problem's id, True if its answer is right. One without an answer or a verdict is wrong."""
         return {record.question_id: record.is_correct is True for record in self.records}
