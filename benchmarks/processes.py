@@ -1,7 +1,8 @@
 """How many runs of the real loop several processes make on one database, and what a run asks of PostgreSQL.
 
 The same runs, of four model calls each, are shared out to 1, 2 and 4 processes on one SQLite file, on one PostgreSQL
-database, and as workers of `redraft serve`, which take turns. Shown are runs a second (wall clock: as many processes as
+database with a checkpoint a step and a round, and as workers of `redraft serve`, which take turns; beside them the same
+nodes by hand on LangGraph's PostgreSQL saver, in one process. Shown are runs a second (wall clock: as many processes as
 free cores can gain) and, which other work on the machine disturbs less, CPU a run, of the processes and of PostgreSQL.
 CPU a run that stays the same as processes are added means that nothing is lost between them; the core that is used up
 first then says where one database ends. Last, what a run asks of PostgreSQL: transactions, bytes written ahead, bytes
@@ -25,6 +26,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -32,8 +34,8 @@ from typing import TYPE_CHECKING, Any
 sys.path.append(str(Path(__file__).parent / "crash"))
 
 from databases import new_database, opened, postgres_server, stored_bytes
-from loops import Answering, redraft_graph, task_of
-from rows import Row, add_options, at_most, finish, left_out
+from loops import Answering, by_hand, redraft_graph, task_of
+from rows import Row, add_options, at_least, at_most, finish, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,13 +61,13 @@ class Spent:
     facts: dict[str, float] = field(default_factory=dict)
 
 
-async def work(place: str, name: str, runs: int) -> None:
+async def work(place: str, name: str, runs: int, loop: str) -> None:
     """Make runs on a database: say `ready`, wait for a line, and say when it began and ended and what CPU it took."""
     from redraft import tuned_gc
 
-    async with opened(place, stock=False) as saver:
-        model = Answering(delay_s=LATENCY_S)
-        graph = redraft_graph(model, rounds=ROUNDS, checkpointer=saver)
+    build = by_hand if loop == "stock" else partial(redraft_graph, checkpoints=loop)
+    async with opened(place, stock=loop == "stock") as saver:
+        graph = build(Answering(delay_s=LATENCY_S), rounds=ROUNDS, checkpointer=saver)
 
         async def one(thread_id: str) -> None:
             out = await graph.ainvoke({"task": task_of(0.4)}, {"configurable": {"thread_id": thread_id}})
@@ -81,10 +83,10 @@ async def work(place: str, name: str, runs: int) -> None:
         print(json.dumps([began, time.monotonic(), time.process_time() - spent]), flush=True)
 
 
-def together(place: str, processes: int, runs: int) -> Spent:
+def together(place: str, processes: int, runs: int, loop: str = "step") -> Spent:
     """Share the runs out to so many processes, let all begin at once, and return what it took."""
     share = runs // processes
-    words = [sys.executable, __file__, "--work", place, "--runs", str(share), "--name"]
+    words = [sys.executable, __file__, "--work", place, "--runs", str(share), "--loop", loop, "--name"]
     with contextlib.ExitStack() as stack:
         started = [
             stack.enter_context(
@@ -221,8 +223,10 @@ def parent_of(pid: int) -> int:
 
 def measured(server: str | None, given: argparse.Namespace) -> Iterator[Row]:
     """Print what each way took, and yield the rows."""
-    ways = ["SQLite", *(["PostgreSQL", "redraft worker"] if server else [])]
+    ways = ["SQLite", *(["PostgreSQL", "a round", "redraft worker"] if server else [])]
     found: dict[tuple[str, int], list[Spent]] = {(way, n): [] for way in ways for n in given.processes}
+    if server:
+        found["stock", 1] = []
     kept: list[float] = []
     for _ in range(given.repeats):
         for (way, processes), spent in found.items():
@@ -231,14 +235,15 @@ def measured(server: str | None, given: argparse.Namespace) -> Iterator[Row]:
                     with tempfile.TemporaryDirectory() as folder:
                         spent.append(served(place, processes, given.runs // 2, Path(folder)))
                 else:
-                    spent.append(together(place, processes, given.runs))
+                    loop = way.removeprefix("a ") if way in ("a round", "stock") else "step"
+                    spent.append(together(place, processes, given.runs, loop))
                 if way == "PostgreSQL":
                     kept.append(stored_bytes(place) / (given.runs + WARM_UP * processes))
                 print(way, processes, spent[-1], file=sys.stderr, flush=True)
     print(f"{'':<28}{'runs/s':>8}{'÷ one':>7}{'ms of CPU a run':>18}{'server':>9}{'PostgreSQL':>12}")
     for (way, processes), spent in found.items():
         speed = median(one.runs_a_second for one in spent)
-        alone = median(one.runs_a_second for one in found[way, given.processes[0]])
+        alone = median(one.runs_a_second for one in next(seen for (of, _), seen in found.items() if of == way))
         parts = [1000 * median(getattr(one, part) for one in spent) for part in ("worker_s", "server_s", "database_s")]
         print(f"{f'{way}, {processes} processes':<28}{speed:>8.1f}{speed / alone:>7.2f}", end="")
         print(f"{parts[0]:>18.1f}{parts[1]:>9.1f}{parts[2]:>12.1f}", flush=True)
@@ -252,6 +257,10 @@ def measured(server: str | None, given: argparse.Namespace) -> Iterator[Row]:
     if not server:
         yield left_out("a run on PostgreSQL", "install PostgreSQL")
         return
+    speed = {key: median(one.runs_a_second for one in seen) for key, seen in found.items()}
+    best = max(given.processes, key=lambda n: speed["a round", n])
+    what = f"runs a second on PostgreSQL, {best} processes, a checkpoint a round ÷ by hand on the stock saver, one"
+    yield at_least(what, speed["a round", best] / speed["stock", 1], 3.0, unit="ratio", n=given.repeats)
     one = found["PostgreSQL", last]
     for name, unit in (("commits", ""), ("written ahead", "bytes"), ("connections", "")):
         value = median(spent.facts[name] for spent in one)
@@ -270,12 +279,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, help="default: 3, with --quick 1")
     parser.add_argument("--work", metavar="DATABASE", help=argparse.SUPPRESS)
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--loop", default="step", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
     given.runs = given.runs or (80 if given.quick else 400)
     given.repeats = given.repeats or (1 if given.quick else 3)
     if given.work:
-        asyncio.run(work(given.work, given.name, given.runs))
+        asyncio.run(work(given.work, given.name, given.runs, given.loop))
         return 0
     with postgres_server(None) as server:
         rows = list(measured(server, given))
