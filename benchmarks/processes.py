@@ -257,10 +257,10 @@ def measured(server: str | None, given: argparse.Namespace) -> Iterator[Row]:
     if not server:
         yield left_out("a run on PostgreSQL", "install PostgreSQL")
         return
-    speed = {key: median(one.runs_a_second for one in seen) for key, seen in found.items()}
-    best = max(given.processes, key=lambda n: speed["a round", n])
+    speeds = {key: median(one.runs_a_second for one in seen) for key, seen in found.items()}
+    best = max(given.processes, key=lambda n: speeds["a round", n])
     what = f"runs a second on PostgreSQL, {best} processes, a checkpoint a round ÷ by hand on the stock saver, one"
-    yield at_least(what, speed["a round", best] / speed["stock", 1], 3.0, unit="ratio", n=given.repeats)
+    yield at_least(what, speeds["a round", best] / speeds["stock", 1], 3.0, unit="ratio", n=given.repeats)
     one = found["PostgreSQL", last]
     for name, unit in (("commits", ""), ("written ahead", "bytes"), ("connections", "")):
         value = median(spent.facts[name] for spent in one)
