@@ -80,7 +80,8 @@
     tell("error", problem.error);
     if (problem.thread) {
       const link = element("a", "", problem.thread);
-      link.href = "/#/threads/" + encodeURIComponent(problem.thread);
+      const server = location.pathname.split("/page/evaluations/")[0];
+      link.href = server + "/#/threads/" + encodeURIComponent(problem.thread);
       // A server shows it there; a file on the disk has no threads beside it.
       tell("thread", location.protocol.startsWith("http") ? link : problem.thread);
     }
