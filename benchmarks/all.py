@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "throughput": (QUICK, ("--full",)),
     "many_threads": (QUICK, ("--full",)),
     "storage_growth": (QUICK, ()),
+    "upstream": (QUICK, ()),
     "rounds": (QUICK, ("--full",)),
     "math_latency": (QUICK, ()),
     "hedging": (QUICK, ()),
