@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..verify.answer_type import AnswerType
 
 __all__ = [
+    "ProgramText",
     "cut_off",
     "gated",
     "is_stop_phrase",
@@ -26,6 +27,12 @@ __all__ = [
     "reply_in",
     "same_text",
 ]
+
+
+class ProgramText(str):
+    """A draft that a program put together and no model: only an empty one or a repeated one is none."""
+
+    __slots__ = ()
 
 
 def read_text(result: Any) -> str:
@@ -115,7 +122,7 @@ def rejection(
     Args:
         text: The revision.
         earlier: The drafts so far.
-        result: What the model returned; a provider that marks a refusal marks it here.
+        result: What the model returned; a provider that marks a refusal marks it here. Or a `ProgramText`.
         critique: The feedback on the draft that it revises.
         known: That draft, and the task.
 
@@ -123,13 +130,15 @@ def rejection(
         As of `no_draft`, which first drafts are held to as well; `empty`, `repeat` (it repeats an earlier draft, after
         whitespace) or `meta` (it says that nothing is to be changed, or copies the critique).
     """
-    if why := "refused" if marked_refusal(result) else no_draft(text):
+    by_model = not isinstance(result, ProgramText)
+    if by_model and (why := "refused" if marked_refusal(result) else no_draft(text)):
         return why
     if not text.strip():
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    return "meta" if _META.fullmatch(bare(text, LONGEST)) or _copies(text, critique, known) else ""
+    is_talk = by_model and (_META.fullmatch(bare(text, LONGEST)) or _copies(text, critique, known))
+    return "meta" if is_talk else ""
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
@@ -182,6 +191,8 @@ def gated(text: str, result: Any = None, answer: AnswerType | None = None) -> di
         result: What the model returned, as of `rejection`.
         answer: The type of the draft, where it has one.
     """
+    if isinstance(result, ProgramText) and answer is None:
+        return {"text": text}
     draft = opened(text) if answer is None else opened_json(text)
     why = "refused" if marked_refusal(result) else no_draft(draft.text)
     written = draft.text if answer is None else answer.canonical(draft.text)

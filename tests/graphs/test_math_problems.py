@@ -49,6 +49,13 @@ def test_the_number_on_which_programs_agree_is_taken_and_nobody_is_asked() -> No
     assert WRONG not in programming
     assert [event["usage"]["calls"] for event in output["events"]] == [0, 1, 3, 0, 0, 0, 0]
 
+    # However much of it the feedback has quoted: no model talks there.
+    for size in range(2, 20):
+        steps = "\n".join(f"# nuts_{number} = bag_{number} * size_{number} + more_{number}" for number in range(size))
+        program = PROGRAM.replace("print", f"{steps}\nprint")
+        output = build_math_graph(ScriptedModel([WRONG, program, program, program])).invoke({"task": TASK})
+        assert (extract_number(output["answer"]), output["stop_reason"]) == (5, "accepted"), size
+
 
 def test_a_prompt_of_ones_own_for_revisions_is_asked_with() -> None:
     """Who says how to revise after programs gets a revision by the model, which is accepted when it agrees."""
