@@ -197,8 +197,9 @@ def acceptance_rows(run: Run, *, label: str) -> list[AcceptanceRow]:
         label: How the rows name its method.
     """
     wrong: dict[str | None, list[bool]] = {}
-    for record, right in zip(run.records, run.verdicts.values(), strict=True):
-        wrong.setdefault(record.accepted_by if record.is_correct_per_feedback else None, []).append(not right)
+    for record in run.records:
+        by = record.accepted_by if record.is_correct_per_feedback else None
+        wrong.setdefault(by, []).append(record.is_correct is not True)
     if set(wrong) <= {None}:
         return []
     return [

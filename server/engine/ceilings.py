@@ -83,8 +83,8 @@ class Ceilings:
                 called(run, used)
             with lock:
                 unsettled = add_usage([unsettled, used])
-                few = add_usage([settled, unsettled])
-                soon = self._has_quota or _spent(few, *(None if one is None else one / SOON for one in most))
+                so_far = add_usage([settled, unsettled])
+                soon = self._has_quota or _spent(so_far, *(None if one is None else one / SOON for one in most))
             if soon or time.monotonic() > written_at + WRITTEN_S:
                 write()
 
