@@ -303,8 +303,9 @@ def test_a_database_that_is_gone_when_a_call_is_looked_up_ends_no_run(tmp_path: 
 
     with open_checkpointer(database) as saver:
         graph = build_refine_graph(model, critics=[lose], keep="last", checkpointer=saver, limits={"max_rounds": 1})
-        given: Any = ({"task": "Write."}, LAMP)
-        run = (lambda: asyncio.run(graph.ainvoke(*given))) if asynchronous else (lambda: graph.invoke(*given))
+        # Each step waits for its checkpoint; else the next call may begin before it is known that none was taken.
+        given: Any = {"input": {"task": "Write."}, "config": LAMP, "durability": "sync"}
+        run = (lambda: asyncio.run(graph.ainvoke(**given))) if asynchronous else (lambda: graph.invoke(**given))
         with pytest.raises((UnreadJournalError, sqlite3.OperationalError), match="no such table: writes"):
             run()
         assert len(model.calls) == 1
