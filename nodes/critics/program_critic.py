@@ -23,7 +23,7 @@ from ..arguments import checked_count
 from ..runtime.meter import METER
 from ..verify.numeric_answers import extract_number, same_number
 from ..writing.prompts import Prompts, attempt_at_hand, chat_prompt, reseeded
-from ..writing.replies import ProgramText, read_text
+from ..writing.replies import read_text
 from ..writing.sampling import sampled
 from ..writing.writers import EvidenceWriter
 
@@ -203,7 +203,7 @@ class AdoptingWriter(EvidenceWriter):
             one for event in current_run(input["events"]) for one in event.get("evidence", {}).get("programs", ())
         ]
         agreeing = [one["program"] for one in written if same_number(one["answer"], agreed)]
-        return ProgramText(ADOPTED.format(count=len(agreeing), number=agreed, program=agreeing[-1]))
+        return ADOPTED.format(count=len(agreeing), number=agreed, program=agreeing[-1])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..verify.answer_type import AnswerType
 
 __all__ = [
-    "ProgramText",
     "cut_off",
     "gated",
     "is_stop_phrase",
@@ -27,12 +26,6 @@ __all__ = [
     "reply_in",
     "same_text",
 ]
-
-
-class ProgramText(str):
-    """A draft that a program put together and no model: only an empty one or a repeated one is none."""
-
-    __slots__ = ()
 
 
 def read_text(result: Any) -> str:
@@ -122,7 +115,7 @@ def rejection(
     Args:
         text: The revision.
         earlier: The drafts so far.
-        result: What the model returned; a provider that marks a refusal marks it here. Or a `ProgramText`.
+        result: What the model returned; a provider that marks a refusal marks it here.
         critique: The feedback on the draft that it revises.
         known: That draft, and the task.
 
@@ -130,21 +123,20 @@ def rejection(
         As of `no_draft`, which first drafts are held to as well; `empty`, `repeat` (it repeats an earlier draft, after
         whitespace) or `meta` (it says that nothing is to be changed, or copies the critique).
     """
-    by_model = not isinstance(result, ProgramText)
-    if by_model and (why := "refused" if marked_refusal(result) else no_draft(text)):
+    if why := "refused" if marked_refusal(result) else no_draft(text):
         return why
     if not text.strip():
         return "empty"
     if any(same_text(text, draft) for draft in earlier):
         return "repeat"
-    is_talk = by_model and (_META.fullmatch(bare(text, LONGEST)) or _copies(text, critique, known))
-    return "meta" if is_talk else ""
+    return "meta" if _META.fullmatch(bare(text, LONGEST)) or _copies(text, critique, known) else ""
 
 
 def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
-    """Return True if a text is made of a critique, and neither of what that quotes or proposes nor of what was known.
+    """Return True if a text is made of a critique's own words, and not of what was known.
 
-    Compared are runs of three words. A short answer may well occur in a critique, so it never counts.
+    Compared are runs of three words. What the critique quotes or proposes, a program say, may stand in a revision and
+    is left out on both sides. A short answer may well occur in a critique, so it never counts.
     """
     of_critique = _runs(critique)
     for size in (len(critique) // 2 + 100, 2 * len(critique) + LONGEST):
@@ -153,11 +145,10 @@ def _copies(text: str, critique: str, known: Iterable[str]) -> bool:
         if len(_runs(text[:size]) - of_critique) - 1 > (1 / MADE_OF - 1) * len(of_critique):
             return False
     runs = _runs(text)
-    if len(runs) < FEWEST_RUNS or len(runs & of_critique) < MADE_OF * len(runs):
+    own = runs.difference(*map(_runs, _proposed(critique)))
+    if len(own) < FEWEST_RUNS or len(own & of_critique) < MADE_OF * len(own):
         return False
-    if any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known):
-        return False
-    return all(len(runs & _runs(one)) < MADE_OF * len(runs) for one in _proposed(critique))
+    return not any(len(runs & _runs(one)) >= SHARED * len(runs) for one in known)
 
 
 def _proposed(critique: str) -> list[str]:
@@ -191,8 +182,6 @@ def gated(text: str, result: Any = None, answer: AnswerType | None = None) -> di
         result: What the model returned, as of `rejection`.
         answer: The type of the draft, where it has one.
     """
-    if isinstance(result, ProgramText) and answer is None:
-        return {"text": text}
     draft = opened(text) if answer is None else opened_json(text)
     why = "refused" if marked_refusal(result) else no_draft(draft.text)
     written = draft.text if answer is None else answer.canonical(draft.text)
