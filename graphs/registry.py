@@ -114,9 +114,10 @@ def build_preset(
         options["answer_type"] = named_type(options["answer_type"])
     options = {option_names().get(option, option): value for option, value in options.items()}
     _check_use(preset, options, critics, verifiers)
-    judges = _judges(preset, critics, model, build_model or _no_model)
+    build_model = build_model or _no_model
+    judges = _judges(preset, critics, model, build_model)
     if (judge := options.pop("judge", None)) is not None:
-        judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model or _no_model))
+        judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
     if options.pop("human", False):
         judges.append(human_critic())
     checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]

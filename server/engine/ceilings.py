@@ -67,7 +67,8 @@ class Ceilings:
         before = NO_USAGE if not run.begun and run.attempts == 1 else await self._db.read(self._records.of_run, run.id)
         settings, lock = self._settings, threading.Lock()
         most = (settings.max_calls_a_run, settings.max_tokens_a_run, settings.max_cost_usd_a_run)
-        unsettled, settled, written_at = NO_USAGE.copy(), before, time.monotonic()
+        soon = [None if one is None else one / SOON for one in most]
+        unsettled, written_at = NO_USAGE.copy(), time.monotonic()
 
         def refuse(used: Usage) -> str | None:
             whole = add_usage([before, used])
@@ -83,16 +84,14 @@ class Ceilings:
                 called(run, used)
             with lock:
                 unsettled = add_usage([unsettled, used])
-                so_far = add_usage([settled, unsettled])
-                soon = self._has_quota or _spent(so_far, *(None if one is None else one / SOON for one in most))
-            if soon or time.monotonic() > written_at + WRITTEN_S:
+            near = self._has_quota or _spent(add_usage([before, ceiling.used]), *soon)
+            if near or time.monotonic() > written_at + WRITTEN_S:
                 write()
 
         def write() -> None:
-            nonlocal unsettled, settled, written_at
+            nonlocal unsettled, written_at
             with lock:
                 used, unsettled, written_at = unsettled, NO_USAGE.copy(), time.monotonic()
-                settled = add_usage([settled, used])
             try:
                 if used["calls"] or used["total_tokens"]:
                     self._records.add(run.id, run.caller.id, used)
@@ -102,7 +101,8 @@ class Ceilings:
                 with lock:
                     unsettled = add_usage([unsettled, used])
 
-        return CallCeiling(self._prices, refuse=refuse, settle=settle, close=write)
+        ceiling = CallCeiling(self._prices, refuse=refuse, settle=settle, close=write)
+        return ceiling
 
     def _of_day(self) -> tuple[int | None, int | None, float | None]:
         settings = self._settings

@@ -47,10 +47,10 @@ class OwnedThreads:
             TakenError: It is in use.
         """
         existing = None if thread_id is None else await self.find(caller, checked_id(thread_id))
-        if existing is not None and if_exists == "do_nothing":
-            return existing
         if existing is not None:
-            raise TakenError("this thread id is in use")
+            if if_exists != "do_nothing":
+                raise TakenError("this thread id is in use")
+            return existing
         return await self._made(caller, thread_id, metadata=metadata, assistant=assistant)
 
     async def _made(

@@ -20,6 +20,7 @@ SET_UP_USAGE = """CREATE TABLE IF NOT EXISTS served_usage (
     )"""
 DAY_S = 86_400
 TODAY = f"CAST({{now}} AS BIGINT) / {DAY_S}"
+"""The day as the database has it, asked for within a statement."""
 A_RUN = -1
 """Stands for the day in the row of a run, which has one for as long as it lasts."""
 KEPT_DAYS = 2
