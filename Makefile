@@ -45,7 +45,7 @@ RESOLUTION ?= lowest-direct
 UV = .venv/supply/bin/uv
 versions: .venv/supply/.done ## Run the tests with the lowest packages that pyproject.toml allows; RESOLUTION=highest: the newest
 	@$(UV) venv --quiet --clear --seed --python .venv/bin/python .venv/versions
-	@$(UV) pip install --quiet --python .venv/versions --only-binary :all: --resolution $(RESOLUTION) --editable ".[$(EXTRAS)]" --group dev
+	@$(UV) pip install --quiet --python .venv/versions --only-binary :all: --resolution $(RESOLUTION) --config-setting editable_mode=strict --editable ".[$(EXTRAS)]" --group dev
 	@# What packages that are not ours warn about is no failure here.
 	@.venv/versions/bin/python -m pytest --override-ini filterwarnings=default --numprocesses logical --dist worksteal --cases all $(ARGS)
 
