@@ -16,7 +16,7 @@ from ._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .graphs.loop import TASK_ONLY
-    from .graphs.preset import DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K, Option, Preset, Served
+    from .graphs.preset import ASK, DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K, Option, Preset, Served
     from .graphs.registry import build_preset, find_preset
     from .nodes.critics.model_critic import ModelCritic
     from .nodes.critics.registry import CriticKind, as_critics, named_critic
@@ -49,6 +49,7 @@ MEANINGS = {
     },
     "redraft.graphs.preset": {
         "DOCUMENTS": "the shared option `documents`",
+        "ASK": "the shared option `ask`: about each draft, or where the run would end without an accepted answer",
         "HUMAN": "the shared option `human`: a person is asked after all others",
         "INDEX": "the shared option `index`",
         "JUDGE": "the shared option `judge`: a calibrated judge",
@@ -157,6 +158,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, {module: [*names] for module, names in MEANINGS.items()})
 
 __all__ = [
+    "ASK",
     "DOCUMENTS",
     "HUMAN",
     "INDEX",

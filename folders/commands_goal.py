@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,6 +30,7 @@ from ..faces.cli.options import (
 from ..faces.problems import DEFAULT_DB, BadInputError, bad_input, command
 from ..faces.sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
 from ..faces.views.console import Screen, say
+from ..graphs.preset import ASK, HUMAN
 from ..state.events import DRAFT_KINDS
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def goal(
             metavar="COMMAND", help="Run once, at the end, on the answer; nobody is told of it. May be repeated."
         ),
     ] = None,
-    human: Annotated[bool, typer.Option("--human", help="Ask you about each draft that passes.")] = False,
+    human: Annotated[bool, typer.Option("--human", help=HUMAN.help)] = False,
+    ask: Annotated[Literal["each", "unaccepted"] | None, typer.Option("--ask", metavar="WHEN", help=ASK.help)] = None,
     model: Model = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,
@@ -120,6 +122,7 @@ def goal(
         max_output_tokens=max_output_tokens,
         prices=prices,
         human=human or None,
+        ask=ask,
         checks=tuple(check),
         protect=tuple(protect or ()),
         by=program,

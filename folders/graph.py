@@ -188,7 +188,9 @@ def judges_of(
     checks: Sequence[Check | str], critics: Sequence[Any], trees: Trees, root: Path, *, plain: bool
 ) -> list[Any]:
     """Return who judges a folder: its checks, then the other critics, of whom people edit files."""
-    others = [FolderPerson(one.name, trees=trees) if isinstance(one, HumanCritic) else one for one in critics]
+    others = [
+        FolderPerson(one.name, ask=one.ask, trees=trees) if isinstance(one, HumanCritic) else one for one in critics
+    ]
     return [*(_critic(one, trees, root, plain=plain) for one in checks), *others]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..graphs.preset import HUMAN, Option, Preset
+from ..graphs.preset import ASK, HUMAN, Option, Preset
 
 __all__ = ["PRESET"]
 
@@ -40,6 +40,7 @@ PRESET = Preset(
         Option("hidden", tuple[str, ...], default=(), reaches="run {} in a copy of the folder"),
         Option("plain", bool, default=False, reaches="run its commands without a sandbox"),
         HUMAN,
+        ASK,
     ),
     no_verifiers="its checks are commands: --check",
     own_command="goal",

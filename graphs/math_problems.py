@@ -102,7 +102,8 @@ def build_math_graph(
         if critic == "self" or isinstance(critic, Runnable):
             # A judge without scores: the published method answers with the last solution.
             options.setdefault("keep", "last")
-    votes = own_judge and [*several] == ["program"]
+    # Who is asked at the end alone takes nothing from the vote.
+    votes = own_judge and [one for one in several if getattr(one, "ask", "") != "unaccepted"] == ["program"]
     revise = _reviser(model, options, evidence_prompt, votes=votes)
     defaults: dict[str, Any] = {
         **TASK_ONLY,

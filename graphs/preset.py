@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
+    "ASK",
     "COMMON",
     "DOCUMENTS",
     "HUMAN",
@@ -182,6 +183,15 @@ HUMAN = Option(
     "--human",
     "Ask you about each draft, after all others: accept, edit, give feedback or stop.",
     default=False,
+    judging=True,
+)
+ASK = Option(
+    "ask",
+    Literal["each", "unaccepted"],
+    "--ask",
+    "With --human: about each draft, or (unaccepted) only where the run would end without an accepted answer.",
+    metavar="WHEN",
+    default="each",
     judging=True,
 )
 JUDGE = Option(

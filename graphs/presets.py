@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .preset import DOCUMENTS, HUMAN, INDEX, JUDGE, RUNGS, THRESHOLD, TOP_K, Option, Preset, Served
+from .preset import ASK, DOCUMENTS, HUMAN, INDEX, JUDGE, RUNGS, THRESHOLD, TOP_K, Option, Preset, Served
 
 __all__ = ["PRESETS"]
 
@@ -57,7 +57,7 @@ PRESETS = (
         "Drafts, judges and revises; the model judges itself.",
         _refine,
         takes_checkpoints=True,
-        options=(HUMAN, JUDGE, RUNGS),
+        options=(HUMAN, ASK, JUDGE, RUNGS),
         conversation="messages",
         serves=(
             Served("refine"),
@@ -102,7 +102,7 @@ PRESETS = (
         "Judges one draft by evidence, then samples or revises by what has worked.",
         "redraft.graphs.adaptive:build_adaptive_graph",
         takes_checkpoints=True,
-        options=(HUMAN,),
+        options=(HUMAN, ASK),
         serves=(),
     ),
     Preset(
@@ -110,7 +110,7 @@ PRESETS = (
         "Word problems: an independently written program must agree.",
         _math,
         takes_checkpoints=True,
-        options=(HUMAN, JUDGE, EVIDENCE_PROMPT, Option("program_prompts", tuple[str, ...], default=())),
+        options=(HUMAN, ASK, JUDGE, EVIDENCE_PROMPT, Option("program_prompts", tuple[str, ...], default=())),
         critic_names=("program",),
         no_verifiers="its solutions are judged by --critic program, self or a model",
         conversation="system",
@@ -120,7 +120,7 @@ PRESETS = (
         "Python functions, judged by the examples and asserts in the task.",
         "redraft.graphs.code_problems:build_code_graph",
         takes_checkpoints=True,
-        options=(HUMAN, EVIDENCE_PROMPT),
+        options=(HUMAN, ASK, EVIDENCE_PROMPT),
         no_critics="its tests decide, and where a task has none the writer itself",
         no_verifiers="write the tests into the task, as `>>> f(1)` examples or as asserts",
         conversation="system",
@@ -130,7 +130,7 @@ PRESETS = (
         "Texts; the model judges itself.",
         "redraft.graphs.writing:build_writing_graph",
         takes_checkpoints=True,
-        options=(HUMAN, RUNGS, Option("clause_prompt", str)),
+        options=(HUMAN, ASK, RUNGS, Option("clause_prompt", str)),
         serves=(Served("writing", tool="write"),),
     ),
     Preset(

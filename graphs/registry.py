@@ -99,7 +99,8 @@ def build_preset(
         build_model: Makes a model of a spec, where a text names one.
         checkpoints: As `build_refine_graph` takes it, for a preset whose builder does; the others save one a step.
         options: As `Preset.build` takes them, and for every preset `human=True`, which asks a person after all others,
-            and `judge`, the content of a judge's file.
+            which `ask` makes `"each"` time or where the run ends `"unaccepted"`, and `judge`, the content of a judge's
+            file.
 
     Raises:
         ValueError: There is no such preset, it has no use for a critic, verifier or option that was given, or as its
@@ -118,8 +119,11 @@ def build_preset(
     judges = _judges(preset, critics, model, build_model)
     if (judge := options.pop("judge", None)) is not None:
         judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
+    ask = options.pop("ask", None)
     if options.pop("human", False):
-        judges.append(human_critic())
+        judges.append(human_critic(ask=ask or "each"))
+    elif ask is not None:
+        raise ValueError("--ask says when --human asks, which is not given")
     checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]
     if preset.takes_checkpoints:
         options["checkpoints"] = checkpoints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from ..state.checked_channels import append_events
 from ..state.critique import Critique
 from ..state.dual import Do, adrive, at_once, drive
 from ..state.events import Event, failure, frozen, requirement
-from ..state.stopping import BUDGETS, rounds_allowed, spent_budget
+from ..state.stopping import BUDGETS, REFUSED_OUTSIDE, decide, rounds_allowed, spent_budget
 from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE
 from .critics.critics import NamedCritic, about_untold, in_order, own_checks, read_critiques
@@ -20,13 +21,14 @@ from .runtime.step import Outcome, Step, Steps, call, emit, recorded
 from .writing.prompts import standing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
     from .runtime.meter import Prices
+    from .writing.prompts import Keep
 
-__all__ = ["CriticsAfter", "feedback"]
+__all__ = ["CriticsAfter", "asked_at_the_end", "feedback"]
 
 _Answer: TypeAlias = "tuple[list[dict[str, Any]], bool, bool]"
 """The events of a critic's answer, whether there is none, and whether the draft was edited."""
@@ -41,6 +43,7 @@ def feedback(
     judge_last: bool = True,
     again: bool = False,
     asks_about: bool = True,
+    answer: Keep | None = None,
     prices: Prices | None = None,
 ) -> Step:
     """Return the node that collects critiques of the newest draft, or of each that was written side by side.
@@ -67,16 +70,19 @@ def feedback(
             that stands has verifiers.
         again: Whether a critic that has already answered for this draft is asked all the same.
         asks_about: Whether judges are asked about requirements by name: not where a person decides.
+        answer: Asks only where the run is about to end unaccepted, about the draft that is the answer by this `keep`.
         prices: Prices of the models that they call.
 
-    Reads: task, events, limits. Writes: events.
+    Reads: task, events, limits. Writes: events, and limits where a person who is asked at the end wants a round more.
     """
     ranked = in_order(critics)
     people = any(critic.human for critic in ranked)
+    judged = partial(_drafts_to_judge, people=people, judge_last=judge_last)
+    drafts = judged if answer is None else partial(_about_to_end, keep=answer)
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         judging = _Judging(state)
-        numbers = _drafts_to_judge(state, people=people, judge_last=judge_last)
+        numbers = drafts(state)
         for number in numbers:
             attempt = judging.draft(number)
             queue = _to_be_asked(ranked, attempt, state["events"], people=people, again=again)
@@ -89,7 +95,7 @@ def feedback(
                 if critics_after != "always" and _settled(critic, attempt, decided=decided, again=again):
                     queue[:0] = about_untold(critic, attempt, asks=asks_about)
                     continue
-                if not critic.verifier and spent_budget(judging.events, state["limits"]):
+                if _unaffordable(critic, judging, at_the_end=answer is not None):
                     break
                 asked = _side_by_side([critic, *queue], attempt, state["limits"], answered)
                 del queue[: len(asked) - 1]
@@ -102,13 +108,59 @@ def feedback(
                     return judging.update
                 attempt = judging.draft(rounds(judging.events) if edited else attempt.round)
                 # What one of a requirement accepts is still to be judged by the task.
-                decided = decided or _decided(attempt)
+                decided |= _decided(attempt)
                 queue[:0] = about_untold(critic, attempt, asks=asks_about)
             if attempt.accepted:  # the run ends with it, so the others need no judge
                 break
         return judging.update
 
-    return Step(name, logic)
+    return Step(name, logic if answer is None else _with_room(logic))
+
+
+def asked_at_the_end(people: Sequence[NamedCritic], check: Any) -> bool:
+    """Return True where people are asked only about an answer that nobody accepted.
+
+    Args:
+        people: Those who are asked.
+        check: Of the graph, in place of its own.
+
+    Raises:
+        ValueError: Some of them are asked about each draft, or nobody knows when a run is about to end.
+    """
+    late = [person for person in people if person.call.ask == "unaccepted"]
+    if late and len(late) < len(people):
+        raise ValueError("of several people all are asked about each draft, or all at the end: ask= differs")
+    if late and check is not None:
+        raise ValueError("ask='unaccepted' needs to know when the run ends, which a check= of your own decides")
+    return bool(late)
+
+
+def _about_to_end(state: Mapping[str, Any], *, keep: Keep) -> list[int]:
+    """Return the round of the draft that a run is about to end with, if nobody accepts it.
+
+    Of one that they have turned down people are not asked again, but about what was made of it.
+    """
+    if decide(state["events"], state["limits"]) in (None, "accepted", "failed", "human", *REFUSED_OUTSIDE):
+        return []
+    summary = summary_of(state["events"])
+    unseen = [draft for draft in (summary.kept(keep), *summary.newest) if draft and not draft.seen_by_person]
+    return [draft.round for draft in unseen[:1]]
+
+
+def _with_room(
+    logic: Callable[[Mapping[str, Any], RunnableConfig], Steps],
+) -> Callable[[Mapping[str, Any], RunnableConfig], Steps]:
+    """Return the logic with limits that allow the revision that a person has just asked for."""
+
+    def asked(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
+        update = yield from logic(state, config)
+        heard = next((event for event in reversed(update.get("events", ())) if event["kind"] == "human"), None)
+        done = rounds(state["events"])
+        if heard is None or heard["accepted"] or heard.get("stop") or done < rounds_allowed(state["limits"]):
+            return update
+        return {**update, "limits": {**state["limits"], "max_rounds": done + 1}}
+
+    return asked
 
 
 def _to_be_asked(
@@ -153,6 +205,11 @@ def _settled(critic: NamedCritic, attempt: Attempt, *, decided: bool, again: boo
     if critic.human:
         return attempt.calibrated and not attempt.unmet and not again
     return critic.yields and decided
+
+
+def _unaffordable(critic: NamedCritic, judging: _Judging, *, at_the_end: bool) -> bool:
+    """Return True if a budget is spent: programs cost nothing, nor do people, who are asked at the end all the same."""
+    return not (critic.verifier or at_the_end) and spent_budget(judging.events, judging.given["limits"]) is not None
 
 
 def _decided(attempt: Attempt) -> bool:

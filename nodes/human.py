@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ..state.critique import Critique
-from ..state.summary import latest_draft
+from ..state.summary import attempts, latest_draft
 from ..state.threads.answers import question_about, read_answer
 from ..state.usage import NO_USAGE
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from ..state.events import Event
     from .verify.answer_type import AnswerType
 
-__all__ = ["HumanCritic", "PersonalCritique", "edited_draft", "human_critic"]
+__all__ = ["AskWhen", "HumanCritic", "PersonalCritique", "edited_draft", "human_critic"]
+
+AskWhen: TypeAlias = Literal["each", "unaccepted"]
+"""When a person is asked: about each draft, or where the run would end without an accepted answer."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,11 @@ class HumanCritic:
     name: str = "human"
     answer: AnswerType | None = None
     """The type of the drafts, which an edit must be of."""
+    ask: AskWhen = "each"
 
     def __post_init__(self) -> None:
+        if self.ask not in get_args(AskWhen):
+            raise ValueError(f"ask must be 'each' or 'unaccepted', not {self.ask!r}")
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name must be a person's name, not {self.name!r}")
 
@@ -47,7 +53,8 @@ class HumanCritic:
         from langgraph.types import interrupt
 
         own = None if self.answer is None else self.answer.text
-        question = question_about(task, draft, latest_draft(history), by=self.name)
+        about = next((one for one in reversed(attempts(history)) if one.text == draft), latest_draft(history))
+        question = question_about(task, draft, about, by=self.name)
         reply = interrupt(question)
         # Resumed, the node runs from its start, and LangGraph gives each `interrupt` its answer again, in order.
         while True:
@@ -66,7 +73,7 @@ class HumanCritic:
         )
 
 
-def human_critic(*, name: str = "human") -> HumanCritic:
+def human_critic(*, name: str = "human", ask: AskWhen = "each") -> HumanCritic:
     """Return a critic that pauses the run and asks a person, after all other critics. Needs a checkpointer.
 
     The value of the interrupt shows `task`, `round`, `draft`, `score`, what the other critics said in `critiques`, and
@@ -84,9 +91,12 @@ def human_critic(*, name: str = "human") -> HumanCritic:
 
     Args:
         name: How events name the person.
+        ask: `"each"`: about each draft. `"unaccepted"`: only where the run would end without an accepted answer, about
+            the draft that would be the answer; feedback then gives the run one revision more, whatever `max_rounds`
+            says. Not where it ends for an error, or a graph has a `check` of its own.
 
     Raises:
-        ValueError: At build: the name is empty, or no text.
+        ValueError: At build: the name is empty, or no text, or `ask` is something else.
 
     Example:
         >>> from redraft import Thread, build_refine_graph, human_critic, open_checkpointer
@@ -97,7 +107,7 @@ def human_critic(*, name: str = "human") -> HumanCritic:
         ...     Thread(graph, "letter").answer(accept=True)["stop_reason"]
         'accepted'
     """
-    return HumanCritic(name)
+    return HumanCritic(name, ask=ask)
 
 
 def edited_draft(critique: Critique, *, base: int, number: int, by: str) -> list[dict[str, Any]]:

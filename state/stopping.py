@@ -90,10 +90,7 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     fresh, drafts = events[summary.verdict :], summary.open
     if reason := _reason_of(fresh, drafts) or _spent(summary.usage, limits) or refused_budget(fresh):
         return reason
-    # An adaptive run has other ways to try; it ends when none is left.
-    repeats = any(event.get("rejected") == "repeat" for event in fresh)
-    no_way_on = _choice(events, summary) is None if _arms(summary) else repeats
-    stuck = no_way_on or could_not_be_judged(summary) or _patience_lost(summary, limits.get("patience"))
+    stuck = _stuck(events, summary, limits.get("patience"))
     spent = out_of_steps or summary.rounds >= rounds_allowed(limits)
     if _untold(drafts):
         return "undecided"
@@ -101,6 +98,17 @@ def decide(events: Sequence[Event], limits: Mapping[str, Any], *, out_of_steps: 
     if drafts and all(draft.undecided for draft in drafts):
         return None if not stuck and not spent and any(one.decidable_later for one in drafts) else "undecided"
     return "no_progress" if stuck else "max_rounds" if spent else None
+
+
+def _stuck(events: Sequence[Event], summary: RunSummary, patience: int | None) -> bool:
+    """Tell if nothing is left that is worth a round; what a person has just asked for is."""
+    fresh = events[summary.verdict :]
+    if any(event["kind"] == "human" for event in fresh):
+        return False
+    # An adaptive run has other ways to try; it ends when none is left.
+    repeats = any(event.get("rejected") == "repeat" for event in fresh)
+    no_way_on = _choice(events, summary) is None if _arms(summary) else repeats
+    return no_way_on or could_not_be_judged(summary) or _patience_lost(summary, patience)
 
 
 def _untold(drafts: Sequence[Attempt]) -> bool:
@@ -261,7 +269,7 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
 def _choice(events: Sequence[Event], summary: RunSummary) -> tuple[Choice, str] | None:
     in_vain, gained = _tried(events, summary)
     arms = sorted(_arms(summary), key=lambda arm: arm.name != gained)
-    person_spoke = any(draft.seen_by_person for draft in summary.newest)
+    person_spoke = any(draft.seen_by_person for draft in (*summary.newest, *summary.open))
     if person_spoke and (revising := next((arm for arm in _arms(summary) if arm.name != SAMPLE), None)):
         return Choice(arm=revising.name, drafts=revising.drafts), f"Next: {revising.name}, as a person asks."
     evidence = {key for draft in summary.open for critique in draft.critiques for key in critique.get("evidence", {})}

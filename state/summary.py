@@ -206,7 +206,7 @@ class RunSummary:
 
     __slots__ = (
         "asked", "attempts", "base", "closed", "last", "length", "limits", "newest", "open", "options", "oracle",
-        "ordered", "retrieval", "rounds", "said", "standing", "start", "step", "usage", "verdict",
+        "ordered", "recalled", "retrieval", "rounds", "said", "standing", "start", "step", "usage", "verdict",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -244,7 +244,10 @@ class RunSummary:
         self.newest: list[Attempt] = []
         """The newest draft, with those that were written side by side with it."""
         self.open: list[Attempt] = []
-        """The drafts written since the last verdict, or the newest where there is none."""
+        """The drafts written since the last verdict, or the newest where there is none; and those of which a person has
+        spoken since."""
+        self.recalled: tuple[int, ...] = ()
+        """Indices of the drafts of which a person has spoken since the last verdict."""
         self.said = ""
         """The last refusal, talk about the task or notice: the answer while there is no draft, which nobody accepts."""
         self.closed = 0
@@ -283,7 +286,7 @@ class RunSummary:
             if kind in ("task", "verdict") and "limits" in event:
                 self.limits = event["limits"]
             if kind == "verdict":
-                self.verdict, self.closed = self.length, len(self.attempts)
+                self.verdict, self.closed, self.recalled = self.length, len(self.attempts), ()
             elif kind == "retrieval":
                 self.retrieval = self.length - 1
             elif kind in DRAFT_KINDS:
@@ -307,7 +310,8 @@ class RunSummary:
 
     def _part_drafts(self) -> None:
         self.newest = self.attempts[self.step :] or self.attempts[-1:]
-        self.open = self.attempts[self.closed :] or self.newest
+        first = self.closed if self.closed < len(self.attempts) else len(self.attempts) - len(self.newest)
+        self.open = [self.attempts[at] for at in sorted({*self.recalled, *range(first, len(self.attempts))})]
 
     def _hear(self, event: Event) -> None:
         """Let a requirement stand; attach a critique to the draft of its round, or to the newest where none has it."""
@@ -315,6 +319,7 @@ class RunSummary:
             self._ask(event)
         elif self.attempts:
             at = self._place(event["round"])
+            self.recalled += (at,) if event["kind"] == "human" else ()
             # Made anew, since its cached properties were computed without this critique.
             self.attempts[at] = replace(self.attempts[at], critiques=(*self.attempts[at].critiques, event))
 

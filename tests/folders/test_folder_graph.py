@@ -160,6 +160,16 @@ def test_a_check_that_wavers_does_not_accept(folder: Path) -> None:
     assert "it wavers" in critiques(output)[0]["text"]
 
 
+def test_a_person_is_asked_where_no_draft_passes(folder: Path) -> None:
+    """Who is asked at the end alone is not asked while the checks pass or a round is left."""
+    for text, asked in ((RIGHT, False), (WRONG + "# left\n", True)):
+        with open_checkpointer("memory") as saver:
+            late = [human_critic(ask="unaccepted")]
+            graph = graph_of(folder, works(writes(text)), critics=late, checkpointer=saver, limits={"max_rounds": 0})
+            output = graph.invoke({"task": "Do it."}, {"configurable": {"thread_id": "one"}})
+        assert ("__interrupt__" in output) == asked
+
+
 def test_a_person_edits_files_and_not_the_text_that_shows_them(folder: Path, tmp_path: Path) -> None:
     """Who edits the diff is told what to do, and asked again; a folder that is named is read, judged and accepted."""
     own = tmp_path / "own"

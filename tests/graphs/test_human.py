@@ -15,6 +15,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from redraft.graphs.loop import build_refine_graph
+from redraft.graphs.middleware import RefineMiddleware
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
@@ -163,21 +164,21 @@ BAD_REPLIES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "says"), BAD_REPLIES, ids=[str(reply) for reply, _ in BAD_REPLIES])
-def test_a_reply_that_is_none_is_refused_and_the_pause_stays(reply: Any, says: str) -> None:
+def test_a_reply_that_is_none_is_refused_and_the_pause_stays() -> None:
     """A wrong reply accepts nothing and costs nothing: the run waits on, and says which replies there are."""
-    graph, model = graph_of("A lamp.")
-    first = waiting(graph.invoke({"task": TASK}, CONFIG))
-    again = waiting(graph.invoke(Command(resume=reply), CONFIG))
-    assert says in again.pop("error")
-    assert again == first
-    thread = Thread(graph, "t")
-    assert says in (thread.question() or {})["error"]
-    with pytest.raises(ValueError, match=r".") as refused:
-        thread.ready_answer(reply)
-    assert says in str(refused.value)
-    assert thread.answer(accept=True)["accepted_by"] == "human"
-    assert len(model.calls) == 1
+    for reply, says in BAD_REPLIES:
+        graph, model = graph_of("A lamp.")
+        first = waiting(graph.invoke({"task": TASK}, CONFIG))
+        again = waiting(graph.invoke(Command(resume=reply), CONFIG))
+        assert says in again.pop("error"), reply
+        assert again == first
+        thread = Thread(graph, "t")
+        assert says in (thread.question() or {})["error"]
+        with pytest.raises(ValueError, match=r".") as refused:
+            thread.ready_answer(reply)
+        assert says in str(refused.value)
+        assert thread.answer(accept=True)["accepted_by"] == "human"
+        assert len(model.calls) == 1
 
 
 def test_an_edit_may_change_nothing_but_white_space(call: Any, saver: Any) -> None:
@@ -233,11 +234,64 @@ def test_two_questions_at_once_are_answered_one_by_one(by: str | None, call: Any
     assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize("name", ["", "  ", 3, None])
-def test_a_person_has_a_name(name: Any) -> None:
-    """Without a name nobody could tell who is asked: refused at build."""
-    with pytest.raises(ValueError, match=f"name must be a person's name, not {name!r}"):
-        human_critic(name=name)
+def test_who_is_asked_and_when_is_checked_at_build() -> None:
+    """Without a name nobody could tell who is asked; and at the end only a graph can ask that knows when that is."""
+    unsuited: Any
+    for unsuited in ("", "  ", 3, None):
+        with pytest.raises(ValueError, match=f"name must be a person's name, not {unsuited!r}"):
+            human_critic(name=unsuited)
+    for unsuited in ("", "always", None):
+        with pytest.raises(ValueError, match=f"ask must be 'each' or 'unaccepted', not {unsuited!r}"):
+            human_critic(ask=unsuited)
+    model = ScriptedModel([])
+    with pytest.raises(ValueError, match="which a check= of your own decides"):
+        build_refine_graph(model, critics=[AT_THE_END], check=lambda _: None)
+    with pytest.raises(ValueError, match="all are asked about each draft, or all at the end"):
+        build_refine_graph(model, critics=[AT_THE_END, human_critic(name="ann")])
+    with pytest.raises(ValueError, match="leave ask='unaccepted' out"):
+        RefineMiddleware([AT_THE_END])
+
+
+AT_THE_END = human_critic(ask="unaccepted")
+POOR, POORER, GOOD = "A river.", "Nothing of the kind.", "A river and a lamp."
+
+
+def test_a_person_is_asked_only_where_the_run_would_end_unaccepted(call: Any, saver: Any) -> None:
+    """What programs accept is nobody's business; else a person is asked once, about the best draft, and decides."""
+    graph, _ = graph_of(POOR, GOOD, saver=saver, people=(), critics=[WORDS, AT_THE_END], rungs=("rewrite",))
+    done = graph.invoke({"task": TASK}, CONFIG)
+    assert (done["answer"], done["accepted_by"]) == (GOOD, "uses_words")
+    endings: dict[str, tuple[Any, ...]] = {
+        "accept": ({"accept": True}, POOR, "accepted", "human"),
+        "edit": ({"draft": "Mine."}, "Mine.", "accepted", "human"),
+        "stop": ({"stop": True}, POOR, "human", None),
+    }
+    for name, (said, *expected) in endings.items():
+        critics, limits = [WORDS, AT_THE_END], {"max_rounds": 2}
+        drafts = (POOR, POORER, "Or this.")
+        graph, model = graph_of(*drafts, saver=saver, people=(), critics=critics, limits=limits, rungs=("rewrite:9",))
+        thread = Thread(graph, name)
+        question = waiting(graph.invoke({"task": TASK}, thread.config))
+        assert (question["round"], question["draft"], question["score"]) == (0, POOR, 0.5)
+        output = call(thread, "answer", **said)
+        assert [output[key] for key in ("answer", "stop_reason", "accepted_by")] == expected
+        assert len(model.calls) == 3
+
+
+def test_feedback_at_the_end_is_worth_a_round_more(call: Any, saver: Any) -> None:
+    """No round is left, and what the person asks for is made all the same; about that they are asked, once."""
+    critics, limits = [WORDS, AT_THE_END], {"max_rounds": 1, "patience": 1}
+    drafts = (POOR, POORER, "Still poor.", "Poor to the last.")
+    graph, model = graph_of(*drafts, saver=saver, people=(), critics=critics, limits=limits, rungs=("rewrite:1",))
+    thread = Thread(graph, "t")
+    assert waiting(graph.invoke({"task": TASK}, thread.config))["round"] == 0
+    again = waiting(call(thread, "answer", feedback="Name the lamp."))
+    assert (again["round"], again["draft"]) == (2, "Still poor.")
+    assert "Name the lamp." in model.calls[-1][-1].text
+    assert waiting(call(thread, "answer", feedback="Once more."))["draft"] == "Poor to the last."
+    done = call(thread, "answer", accept=True)
+    assert (done["answer"], done["accepted_by"], done["rounds"]) == ("Poor to the last.", "human", 3)
+    assert (call(thread, "replay").matches, len(model.calls)) == (True, 4)
 
 
 def test_a_thread_is_answered_by_name(call: Any, saver: Any) -> None:

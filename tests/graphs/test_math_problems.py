@@ -8,6 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from redraft import human_critic
 from redraft.graphs.math_problems import (
     FEW_SHOT_PROMPT,
     MATH_CRITIC_PROMPT,
@@ -88,6 +90,22 @@ def test_where_nothing_is_accepted_the_majority_answers() -> None:
         assert extract_number(output["answer"]) == answer
     verdict = build_math_graph(ScriptedModel([WRONG, PROGRAM, other, third])).invoke({"task": TASK})["events"][-1]
     assert verdict["text"] == "Nothing is worth a try after what was said about the draft, so the best one stands."
+
+
+def test_a_person_is_asked_where_no_number_leads_by_two() -> None:
+    """Programs decide what they can, as without a person; the others are left to whoever is asked at the end."""
+    critic: Any = ["program", human_critic(ask="unaccepted")]
+    config: Any = {"configurable": {"thread_id": "t"}}
+    for replies, accepted_by in (
+        ([RIGHT, PROGRAM], "program"),
+        ([WRONG, PROGRAM, PROGRAM, PROGRAM], "program"),
+        ([WRONG, "```python\nprint(8)\n```", PROGRAM, "```python\nprint(9)\n```"], None),
+    ):
+        graph = build_math_graph(ScriptedModel(replies), critic=critic, checkpointer=InMemorySaver())
+        output = graph.invoke({"task": TASK}, config)
+        assert output.get("accepted_by") == accepted_by
+        assert ("__interrupt__" in output) == (accepted_by is None)
+    assert Thread(graph, "t").answer(accept=True)["accepted_by"] == "human"
 
 
 def test_self_is_the_published_method() -> None:

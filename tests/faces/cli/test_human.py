@@ -220,6 +220,14 @@ def test_without_a_terminal_a_run_waits_and_says_how_to_answer(shell: Any, scrip
     assert "waits for a person · round 0 · score 0.50 · thread t" in plain.out
     assert "redraft answer t --at 0 --draft FILE" in plain.out
 
+    # Asked at the end alone, not while a round is left; and nobody where a program accepts.
+    words = ("run", TASK, *VERIFY, "--human", "--ask", "unaccepted", "--rung", "rewrite", "--max-rounds", "1", "--json")
+    shown = shell(*words, "--model", scripted("A lamp.", "A lamp, and more."), "--thread", "late")
+    assert (shown.code, shown.json["waiting"]["draft"]) == (0, "A lamp.")
+    assert shell("answer", "late", "--accept", "--json").json["accepted_by"] == "human"
+    shown = shell(*words, "--model", scripted("A lamp.", "A river lamp."))
+    assert (shown.code, shown.json["accepted_by"]) == (0, "uses_words")
+
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
@@ -352,6 +360,8 @@ WRONG: dict[tuple[str, ...], str] = {
     ("stop", "done"): "is finished (human), so there is nothing to stop",
     ("stop", "nobody"): "there is no thread 'nobody'",
     ("run", TASK, "--human", "--model", "local", "--db", "memory"): "--human needs somebody at a terminal",
+    ("run", TASK, "--ask", "unaccepted", "--model", "local"): "--ask says when --human asks, which is not given",
+    ("run", TASK, "--ask", "unaccepted", "--human", "--graph", "rubric", "--model", "local"): "--ask is for --graph",
     (
         "run",
         TASK,
