@@ -87,8 +87,10 @@ async def votes(records: Any, args: argparse.Namespace) -> None:
         "draft and three programs": lambda row: [row["draft"], *row["programs"][:3]] if three(row) else None,
         "the same, until two agree": lambda row: early(row, agreed)[0] if three(row) else None,
         "the same, until one leads by two": lambda row: early(row, leads)[0] if three(row) else None,
+        "two programs first, until two agree": lambda row: early(row, agreed, before=2)[0] if three(row) else None,
+        "two programs first, till a lead of two": lambda row: early(row, leads, before=2)[0] if three(row) else None,
     }
-    print(f"{'':36} {'n':>4}  {'right':26} tokens  `adaptive` on the same; alone right: it, the vote")
+    print(f"{'':38} {'n':>4}  {'right':26} tokens  `adaptive` on the same; alone right: it, the vote")
     for name, way in ways.items():
         told = {key: cast for key, row in drafted.items() if (cast := way(row))}
         if not told:
@@ -98,10 +100,12 @@ async def votes(records: Any, args: argparse.Namespace) -> None:
         ours = {key: drafted[key]["right"] for key in told}
         change = paired([right[key] for key in told], [ours[key] for key in told])
         beside = f"{share(ours.values())} at {fmean(drafted[key]['tokens'] for key in told):,.0f}"
-        print(f"{name:36} {len(told):>4}  {share(right.values()):26} {spent:6,.0f}  {beside}; ", end="")
+        print(f"{name:38} {len(told):>4}  {share(right.values()):26} {spent:6,.0f}  {beside}; ", end="")
         print(f"{change.fixed}, {change.broken}, p = {change.mcnemar_p:.2g}")
-    for name, stops in (("two agree", agreed), ("leads by two", leads)):
-        cast = [(row, *early(row, stops)) for row in rows if three(row)]
+    rules = {"two agree": (agreed, 0), "leads by two": (leads, 0)}
+    rules |= {f"{name}, two programs first": (stops, 2) for name, (stops, _) in rules.items()}
+    for name, (stops, before) in rules.items():
+        cast = [(row, *early(row, stops, before=before)) for row in rows if three(row)]
         wrong = [not same_number(majority(votes), row["gold"]) for row, votes, stopped in cast if stopped]
         print(f"{name}: accepted {len(wrong)} of {len(cast)}, of them wrong: {share(wrong) if wrong else 'none'}")
     stood = [any(same_number(one, row["gold"]) for one in row["all"]) for row in rows]
@@ -151,15 +155,17 @@ def three(row: Row) -> bool:
     return len(row["programs"]) > 2
 
 
-def early(row: Row, stops: Callable[[Sequence[int]], bool]) -> tuple[list[tuple[Any, int]], bool]:
+def early(row: Row, stops: Callable[[Sequence[int]], bool], *, before: int = 0) -> tuple[list[tuple[Any, int]], bool]:
     """Return the votes that are cast until a rule stops, three programs at most, and whether it did.
 
     Args:
         row: A problem.
         stops: Takes how often each answer was given, most often first.
+        before: So many of the programs vote before the draft is written.
     """
     cast: list[tuple[Any, int]] = []
-    for vote in [row["draft"], *row["programs"][:3]]:
+    programs = row["programs"][:3]
+    for vote in [*programs[:before], row["draft"], *programs[before:]]:
         cast.append(vote)
         counted = Counter(answer for answer, _ in cast if answer is not None)
         if stops([count for _, count in counted.most_common()]):
