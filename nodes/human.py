@@ -93,7 +93,7 @@ def human_critic(*, name: str = "human", ask: AskWhen = "each") -> HumanCritic:
         name: How events name the person.
         ask: `"each"`: about each draft. `"unaccepted"`: only where the run would end without an accepted answer, about
             the draft that would be the answer; feedback then gives the run one revision more, whatever `max_rounds`
-            says. Not where it ends for an error, or a graph has a `check` of its own.
+            says, as long as its budgets last. Not where it ends for an error, or a graph has a `check` of its own.
 
     Raises:
         ValueError: At build: the name is empty, or no text, or `ask` is something else.
