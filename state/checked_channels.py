@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
@@ -173,29 +173,53 @@ def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
     A conversation that is given again from its beginning, and a system message that was said before, are no new ones.
     What is no message is left out: an error here would keep the thread from ever being read.
     """
-    messages: Any = [] if isinstance(turns, Waiting) else turns
+    messages: list[Any] = [] if isinstance(turns, Waiting) else [*turns]
+    ids, systems = _known(messages)
     for write in writes:
-        try:
-            written = convert_to_messages(write if isinstance(write, list) else [write])
-        except (ValueError, TypeError, NotImplementedError):
-            continue
-        if len(written) >= len(messages) and all(
-            one.type == other.type and str(one.text) == str(other.text)
-            for one, other in zip(messages, written, strict=False)
-        ):
-            written = written[len(messages) :]
-        ids, systems = (
-            {message.id for message in messages},
-            {str(message.text) for message in messages if message.type == "system"},
-        )
+        written = _behind(messages, write)
+        taken = {message.id for message in written}
         new: list[Any] = [
-            message if message.id else message.model_copy(update={"id": f"{len(messages) + place}"})
+            message if message.id else message.model_copy(update={"id": _free(len(messages) + place, ids, taken)})
             for place, message in enumerate(written)
             if not (message.type == "system" and str(message.text) in systems)
-            and (message.type != "remove" or message.id in {*ids, REMOVE_ALL_MESSAGES})
+            and (message.type != "remove" or message.id in ids or message.id == REMOVE_ALL_MESSAGES)
         ]
-        messages = add_messages(messages, new)
+        if any(message.type == "remove" or message.id in ids for message in new):
+            messages = add_messages(messages, new)  # type: ignore[assignment]  # lists give a list
+            ids, systems = _known(messages)
+        else:  # behind, without a look at all that stand there
+            added: Any = add_messages([], new)
+            messages += added
+            for known, more in zip((ids, systems), _known(added), strict=True):
+                known.update(more)
     return Turns(messages)
+
+
+def _behind(messages: Sequence[Any], write: Any) -> list[Any]:
+    """Return the messages of a write, without those that stand there already where it begins with all of them."""
+    try:
+        written = convert_to_messages(write if isinstance(write, list) else [write])
+    except (ValueError, TypeError, NotImplementedError):
+        return []
+    again = len(written) >= len(messages) and all(
+        one.type == other.type and str(one.text) == str(other.text)
+        for one, other in zip(messages, written, strict=False)
+    )
+    return written[len(messages) :] if again else written
+
+
+def _free(number: int, ids: Collection[str], taken: set[str | None]) -> str:
+    """Return the first number from this one on that is the id of no message, as an id that is taken now."""
+    while (name := str(number)) in ids or name in taken:
+        number += 1
+    taken.add(name)
+    return name
+
+
+def _known(messages: Sequence[Any]) -> tuple[set[str], set[str]]:
+    """Return the ids of messages, and the texts of those that are of the system."""
+    systems = {str(message.text) for message in messages if message.type == "system"}
+    return {message.id for message in messages}, systems
 
 
 class ThreadMessages(OwnDelta):

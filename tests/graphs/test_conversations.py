@@ -6,11 +6,12 @@ import asyncio
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.channels import EphemeralValue
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from redraft.graphs import build_agent_graph, build_math_graph, build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.state import Thread, open_checkpointer
+from redraft.state import Thread, checked_channels, open_checkpointer
 from redraft.state.open_state import ConversationInput, conversation_of
 from redraft.state.schema import RefineState
 
@@ -120,6 +121,42 @@ def test_messages_that_an_earlier_release_left_waiting_are_heard() -> None:
         Thread(graph, "chat").resume()
         assert said(graph.get_state(CHAT).values) == [("human", "one"), ("ai", "first")]
         assert asked(model.calls[2]) == "one"
+
+
+def test_a_long_chat_is_read_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of turns are put together without a look at all earlier ones for each; an edit or a removal is found."""
+    looked: list[int] = []
+
+    def counted(left: Any, right: Any) -> Any:
+        looked.append(len(left) + len(right))
+        return add_messages(left, right)
+
+    monkeypatch.setattr(checked_channels, "add_messages", counted)
+    turns = [[HumanMessage(f"turn {number}"), AIMessageChunk(f"reply {number}")] for number in range(300)]
+    messages = checked_channels.add_turns([], turns)
+    assert sum(looked) <= 2 * len(messages)
+    assert [message.id for message in messages] == [str(number) for number in range(600)]
+    assert {message.type for message in messages} == {"human", "ai"}
+
+    system = SystemMessage("Be brief.")
+    changes: list[Any] = [
+        [system, HumanMessage("one more")],
+        [HumanMessage("mended", id="3"), HumanMessage("behind it")],
+        [HumanMessage("twice", id="same"), HumanMessage("said once", id="same")],
+        [RemoveMessage("4"), RemoveMessage("unknown"), system],
+        {"role": "user", "content": "as a dict"},
+        {"no": "message"},
+    ]
+    at_once = checked_channels.add_turns(messages, changes)
+    one_by_one = messages
+    for change in changes:
+        one_by_one = checked_channels.add_turns(one_by_one, [change])
+    assert at_once == one_by_one
+    texts = [message.text for message in at_once]
+    assert (texts[3], texts[4], len(texts)) == ("mended", "reply 2", 604)
+    assert texts[-5:] == ["Be brief.", "one more", "behind it", "said once", "as a dict"]
+    anew = checked_channels.add_turns(at_once, [[RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("anew")]])
+    assert [message.text for message in anew] == ["anew"]
 
 
 def test_a_chat_grows_as_its_turns_do(tmp_path: Any) -> None:
