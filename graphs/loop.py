@@ -29,7 +29,7 @@ from ..nodes.critics.critics import (
     verifier_critic,
 )
 from ..nodes.critics.registry import as_critics
-from ..nodes.feedback import CriticsAfter, asked_at_the_end
+from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
@@ -285,7 +285,6 @@ def build_refine_graph(
     )
     people = [critic for critic in named if critic.human]
     others = [critic for critic in named if not critic.human]
-    at_the_end = asked_at_the_end(people, check)
     # People lead from draft to draft, and rank none of them.
     ranked = judge_last and bool(others or not people)
     keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
@@ -333,6 +332,7 @@ def build_refine_graph(
         prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
     )
     judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
+    answer_kept = keep if check is None else None  # a check of somebody's own ends the run when it likes
     wire(
         graph,
         prepare=opening,
@@ -343,7 +343,7 @@ def build_refine_graph(
             prices=prices,
         ),
         feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
-        human=feedback_step(people, name="human", answer=keep if at_the_end else None, **judging) if people else None,
+        human=feedback_step(people, name="human", answer=answer_kept, **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, finish=finish, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
         refine=refine_step(revise, keep=keep, first=again, answer=answer, prices=prices),

@@ -22,7 +22,7 @@ from ..nodes.agents.agent_judge import AGENT_FEEDBACK_PROMPT, AgentFeedback, Wit
 from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import name_critics, name_of, typed_judges
-from ..nodes.feedback import CriticsAfter, asked_at_the_end
+from ..nodes.feedback import CriticsAfter
 from ..nodes.feedback import feedback as feedback_step
 from ..nodes.fingerprint import fingerprint
 from ..nodes.generate import generate as generate_step
@@ -154,8 +154,6 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         judges = _judges(critics, folder, typed=answer is not None)
         named = name_critics(judges if answer is None else typed_judges(answer, judges), model=None)
         people = [critic for critic in named if critic.human]
-        if asked_at_the_end(people, None):
-            raise ValueError("an agent asks a person about each of its answers: leave ask='unaccepted' out")
         others = [critic for critic in named if not critic.human]
         prices = price_table(prices)
         self._keep: Keep = seen_by_refiner({"keep": keep, "judge_last": bool(others)})["keep"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .runtime.meter import Prices
     from .writing.prompts import Keep
 
-__all__ = ["CriticsAfter", "asked_at_the_end", "feedback"]
+__all__ = ["CriticsAfter", "feedback"]
 
 _Answer: TypeAlias = "tuple[list[dict[str, Any]], bool, bool]"
 """The events of a critic's answer, whether there is none, and whether the draft was edited."""
@@ -70,15 +70,20 @@ def feedback(
             that stands has verifiers.
         again: Whether a critic that has already answered for this draft is asked all the same.
         asks_about: Whether judges are asked about requirements by name: not where a person decides.
-        answer: Asks only where the run is about to end unaccepted, about the draft that is the answer by this `keep`.
+        answer: Which draft a run ends with, for people who are asked only where none was accepted; default: nobody here
+            knows when it ends.
         prices: Prices of the models that they call.
 
     Reads: task, events, limits. Writes: events, and limits where a person who is asked at the end wants a round more.
+
+    Raises:
+        ValueError: At build: a person is to be asked at the end, and not all of them are, or nobody knows when that is.
     """
     ranked = in_order(critics)
     people = any(critic.human for critic in ranked)
+    at_the_end = _asked_at_the_end(ranked, answer)
     judged = partial(_drafts_to_judge, people=people, judge_last=judge_last)
-    drafts = judged if answer is None else partial(_about_to_end, keep=answer)
+    drafts = partial(_about_to_end, keep=answer) if at_the_end else judged
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         judging = _Judging(state)
@@ -95,7 +100,7 @@ def feedback(
                 if critics_after != "always" and _settled(critic, attempt, decided=decided, again=again):
                     queue[:0] = about_untold(critic, attempt, asks=asks_about)
                     continue
-                if _unaffordable(critic, judging, at_the_end=answer is not None):
+                if _unaffordable(critic, judging, at_the_end=at_the_end):
                     break
                 asked = _side_by_side([critic, *queue], attempt, state["limits"], answered)
                 del queue[: len(asked) - 1]
@@ -114,28 +119,23 @@ def feedback(
                 break
         return judging.update
 
-    return Step(name, logic if answer is None else _with_room(logic))
+    return Step(name, _with_room(logic) if at_the_end else logic)
 
 
-def asked_at_the_end(people: Sequence[NamedCritic], check: Any) -> bool:
-    """Return True where people are asked only about an answer that nobody accepted.
-
-    Args:
-        people: Those who are asked.
-        check: Of the graph, in place of its own.
-
-    Raises:
-        ValueError: Some of them are asked about each draft, or nobody knows when a run is about to end.
-    """
-    late = [person for person in people if person.call.ask == "unaccepted"]
-    if late and len(late) < len(people):
+def _asked_at_the_end(critics: Sequence[NamedCritic], answer: Keep | None) -> bool:
+    """Return True where people are asked only about an answer that nobody accepted."""
+    late = [critic for critic in critics if critic.human and critic.call.ask == "unaccepted"]
+    if late and len(late) < len(critics):
         raise ValueError("of several people all are asked about each draft, or all at the end: ask= differs")
-    if late and check is not None:
-        raise ValueError("ask='unaccepted' needs to know when the run ends, which a check= of your own decides")
+    if late and answer is None:
+        raise ValueError(
+            "ask='unaccepted' needs a graph that knows when its run is about to end: no middleware, no step of a "
+            "pipeline, and no graph with a check= of its own"
+        )
     return bool(late)
 
 
-def _about_to_end(state: Mapping[str, Any], *, keep: Keep) -> list[int]:
+def _about_to_end(state: Mapping[str, Any], *, keep: Keep | None) -> list[int]:
     """Return the round of the draft that a run is about to end with, if nobody accepts it.
 
     Of one that they have turned down people are not asked again, but about what was made of it.
@@ -143,7 +143,7 @@ def _about_to_end(state: Mapping[str, Any], *, keep: Keep) -> list[int]:
     if decide(state["events"], state["limits"]) in (None, "accepted", "failed", "human", *REFUSED_OUTSIDE):
         return []
     summary = summary_of(state["events"])
-    unseen = [draft for draft in (summary.kept(keep), *summary.newest) if draft and not draft.seen_by_person]
+    unseen = [draft for draft in (summary.kept(keep or "best"), *summary.newest) if draft and not draft.seen_by_person]
     return [draft.round for draft in unseen[:1]]
 
 
