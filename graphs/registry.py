@@ -122,7 +122,7 @@ def build_preset(
     ask = options.pop("ask", None)
     if options.pop("human", False):
         judges.append(human_critic(ask=ask or "each"))
-    elif ask is not None:
+    elif ask not in (None, "each"):
         raise ValueError("--ask says when --human asks, which is not given")
     checks = [stored_verifier(check) if isinstance(check, str) else check for check in verifiers]
     if preset.takes_checkpoints:

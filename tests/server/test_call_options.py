@@ -17,13 +17,13 @@ ASSISTANTS = assistants_of(SETTINGS)
 def test_every_preset_offers_its_closed_options() -> None:
     """A caller sees the options that a preset has for them, and no path, prompt, index or address among them."""
     offered = {name: set(call_options(one, SETTINGS).model_fields) for name, one in ASSISTANTS.items()}
-    assert offered["refine"] == {"human", "critics_after", "critics", "verifiers", "answer_type"}
-    assert offered["math"] == {"human", "critics"}
+    assert offered["refine"] == {"human", "ask", "critics_after", "critics", "verifiers", "answer_type"}
+    assert offered["math"] == {"human", "ask", "critics"}
     assert offered["rubric"] == {"threshold", "human", "critics"}
     assert offered["retrieval"] == set()
     assert offered["travel-unrefined"] == set()
     assert "functions" in offered["agent"]  # those of OpenAI's clients, which they run themselves
-    known = {"human", "critics_after", "critics", "verifiers", "threshold", "functions", "max_calls"}
+    known = {"human", "ask", "critics_after", "critics", "verifiers", "threshold", "functions", "max_calls"}
     known |= {"revise_with_tools", "answer_type"}
     assert set().union(*offered.values()) == known
 

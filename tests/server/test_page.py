@@ -174,7 +174,9 @@ def test_a_run_is_told_who_judges_and_what_it_may_cost(start_server: Callable[..
     chromium.visit(server.url)
     chromium.wait_for(READY)
     shown = "[...document.querySelectorAll('fieldset.preset:enabled [data-kind]')].map((one) => one.name)"
-    assert set(chromium.run(shown)) == {"human", "critics_after", "critics", "verifiers", "answer_type"}
+    assert set(chromium.run(shown)) == {
+        "human", "ask", "critics_after", "critics", "verifiers", "answer_type",
+    }  # fmt: skip
     chromium.run("document.querySelector('details.options').open = true")
     for name, value in (("task", "Write."), ("model", "openai:other"), ("max-tokens", "5000")):
         chromium.run(f"document.getElementById({name!r}).value = {value!r}")
