@@ -189,7 +189,7 @@ ASK = Option(
     "ask",
     Literal["each", "unaccepted"],
     "--ask",
-    "With --human: about each draft, or (unaccepted) only where the run would end without an accepted answer.",
+    "When you are asked: about each draft, or (unaccepted) only where the run would end without an accepted answer.",
     metavar="WHEN",
     default="each",
     judging=True,
