@@ -78,6 +78,8 @@ def checked_options(assistant: Assistant, settings: Settings, values: Mapping[st
         options = call_options(assistant, settings)(**values).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise BadRequestError(problems_in(error)) from None
+    if options.get("ask") == "unaccepted" and not {**assistant.options, **options}.get("human"):
+        raise BadRequestError("ask says when a person is asked, and none is: give human, too")
     for spec in options.get("verifiers", ()):
         name, _, argument = spec.partition(":")
         longest = LONGEST_SCHEMA if name == SCHEMA and holds_schema(argument) else LONGEST_VERIFIER

@@ -40,6 +40,7 @@ def test_every_preset_offers_its_closed_options() -> None:
         ({"judge": {"critics": []}}, "judge"),
         ({"generate_prompt": "{task}"}, "generate_prompt"),
         ({"human": "yes"}, "human"),
+        ({"ask": "unaccepted"}, "give human, too"),
     ],
 )
 def test_what_is_not_a_callers_is_refused(given: Any, told: str) -> None:
