@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,7 @@ from ..faces.problems import DEFAULT_DB, BadInputError, bad_input, command
 from ..faces.sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
 from ..faces.views.console import Screen, say
 from ..graphs.preset import ASK, HUMAN
+from ..nodes.human import AskWhen
 from ..state.events import DRAFT_KINDS
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def goal(
         ),
     ] = None,
     human: Annotated[bool, typer.Option("--human", help=HUMAN.help)] = False,
-    ask: Annotated[Literal["each", "unaccepted"] | None, typer.Option("--ask", metavar="WHEN", help=ASK.help)] = None,
+    ask: Annotated[AskWhen | None, typer.Option("--ask", metavar="WHEN", help=ASK.help)] = None,
     model: Model = None,
     temperature: Temperature = None,
     max_output_tokens: MaxOutputTokens = None,

@@ -332,7 +332,7 @@ def build_refine_graph(
         prepare, limits=limits, options=options, fingerprint=identity, no_draft=no_draft, prices=prices
     )
     judging: dict[str, Any] = {"critics_after": critics_after, "judge_last": judge_last}
-    answer_kept = keep if check is None else None  # a check of somebody's own ends the run when it likes
+    ends_with = keep if check is None else None  # a check of somebody's own ends the run when it likes
     wire(
         graph,
         prepare=opening,
@@ -343,7 +343,7 @@ def build_refine_graph(
             prices=prices,
         ),
         feedback=feedback_step(others, prices=prices, asks_about=not people, **judging),
-        human=feedback_step(people, name="human", answer=answer_kept, **judging) if people else None,
+        human=feedback_step(people, name="human", ends_with=ends_with, **judging) if people else None,
         # `check` reckons whether another round fits under the caller's recursion_limit, so it must know its supersteps.
         check=check_step(check, finish=finish, keep=keep, steps_a_round=SUPERSTEPS[checkpoints, bool(people)]),
         refine=refine_step(revise, keep=keep, first=again, answer=answer, prices=prices),

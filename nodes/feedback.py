@@ -43,7 +43,7 @@ def feedback(
     judge_last: bool = True,
     again: bool = False,
     asks_about: bool = True,
-    answer: Keep | None = None,
+    ends_with: Keep | None = None,
     prices: Prices | None = None,
 ) -> Step:
     """Return the node that collects critiques of the newest draft, or of each that was written side by side.
@@ -70,8 +70,8 @@ def feedback(
             that stands has verifiers.
         again: Whether a critic that has already answered for this draft is asked all the same.
         asks_about: Whether judges are asked about requirements by name: not where a person decides.
-        answer: Which draft a run ends with, for people who are asked only where none was accepted; default: nobody here
-            knows when it ends.
+        ends_with: Which draft a run ends with, for people who are asked only where none was accepted; default: nobody
+            here knows when it ends.
         prices: Prices of the models that they call.
 
     Reads: task, events, limits. Writes: events, and limits where a person who is asked at the end wants a round more.
@@ -81,9 +81,9 @@ def feedback(
     """
     ranked = in_order(critics)
     people = any(critic.human for critic in ranked)
-    at_the_end = _asked_at_the_end(ranked, answer)
+    at_the_end = _asked_at_the_end(ranked, ends_with)
     judged = partial(_drafts_to_judge, people=people, judge_last=judge_last)
-    drafts = partial(_about_to_end, keep=answer) if at_the_end else judged
+    drafts = partial(_about_to_end, keep=at_the_end) if at_the_end else judged
 
     def logic(state: Mapping[str, Any], config: RunnableConfig) -> Steps:
         judging = _Judging(state)
@@ -100,7 +100,7 @@ def feedback(
                 if critics_after != "always" and _settled(critic, attempt, decided=decided, again=again):
                     queue[:0] = about_untold(critic, attempt, asks=asks_about)
                     continue
-                if _unaffordable(critic, judging, at_the_end=at_the_end):
+                if _unaffordable(critic, judging, at_the_end=bool(at_the_end)):
                     break
                 asked = _side_by_side([critic, *queue], attempt, state["limits"], answered)
                 del queue[: len(asked) - 1]
@@ -122,20 +122,20 @@ def feedback(
     return Step(name, _with_room(logic) if at_the_end else logic)
 
 
-def _asked_at_the_end(critics: Sequence[NamedCritic], answer: Keep | None) -> bool:
-    """Return True where people are asked only about an answer that nobody accepted."""
+def _asked_at_the_end(critics: Sequence[NamedCritic], ends_with: Keep | None) -> Keep | None:
+    """Return which draft people are asked about, where it is only when a run ends; `None` where it is about each."""
     late = [critic for critic in critics if critic.human and critic.call.ask == "unaccepted"]
     if late and len(late) < len(critics):
         raise ValueError("of several people all are asked about each draft, or all at the end: ask= differs")
-    if late and answer is None:
+    if late and ends_with is None:
         raise ValueError(
             "ask='unaccepted' needs a graph that knows when its run is about to end: no middleware, no step of a "
             "pipeline, and no graph with a check= of its own"
         )
-    return bool(late)
+    return ends_with if late else None
 
 
-def _about_to_end(state: Mapping[str, Any], *, keep: Keep | None) -> list[int]:
+def _about_to_end(state: Mapping[str, Any], *, keep: Keep) -> list[int]:
     """Return the round of the draft that a run is about to end with, if nobody accepts it.
 
     Of one that they have turned down people are not asked again, but about what was made of it.
@@ -143,7 +143,7 @@ def _about_to_end(state: Mapping[str, Any], *, keep: Keep | None) -> list[int]:
     if decide(state["events"], state["limits"]) in (None, "accepted", "failed", "human", *REFUSED_OUTSIDE):
         return []
     summary = summary_of(state["events"])
-    unseen = [draft for draft in (summary.kept(keep or "best"), *summary.newest) if draft and not draft.seen_by_person]
+    unseen = [draft for draft in (summary.kept(keep), *summary.newest) if draft and not draft.seen_by_person]
     return [draft.round for draft in unseen[:1]]
 
 

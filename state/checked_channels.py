@@ -190,8 +190,9 @@ def add_turns(turns: list[Any], writes: Sequence[Any]) -> list[Any]:
         else:  # behind, without a look at all that stand there
             added: Any = add_messages([], new)
             messages += added
-            for known, more in zip((ids, systems), _known(added), strict=True):
-                known.update(more)
+            more_ids, more_systems = _known(added)
+            ids |= more_ids
+            systems |= more_systems
     return Turns(messages)
 
 

@@ -269,7 +269,7 @@ def choose(events: Sequence[Event]) -> tuple[Choice, str] | None:
 def _choice(events: Sequence[Event], summary: RunSummary) -> tuple[Choice, str] | None:
     in_vain, gained = _tried(events, summary)
     arms = sorted(_arms(summary), key=lambda arm: arm.name != gained)
-    person_spoke = any(draft.seen_by_person for draft in (*summary.newest, *summary.open))
+    person_spoke = any(draft.seen_by_person for draft in summary.open)
     if person_spoke and (revising := next((arm for arm in _arms(summary) if arm.name != SAMPLE), None)):
         return Choice(arm=revising.name, drafts=revising.drafts), f"Next: {revising.name}, as a person asks."
     evidence = {key for draft in summary.open for critique in draft.critiques for key in critique.get("evidence", {})}
