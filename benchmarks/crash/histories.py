@@ -107,8 +107,9 @@ class Actor:
         self._start, self._words = start, [str(ACTOR), *map(str, words)]
         self.said = folder / f"{name}.log"
         self.process: Any = None
-        self.killed: set[str] = set()
-        """Ids of all processes of its group that were killed, those that a shell had started too."""
+        self.cut_off: set[str] = set()
+        """Ids of its processes that could not give back what they held: killed, with all of their group, or ended by a
+        database that was not well."""
 
     def start(self) -> None:
         with self.said.open("a") as log:
@@ -123,7 +124,7 @@ class Actor:
                     os.kill(self.process.pid, number)
 
     def kill(self) -> None:
-        self.killed |= members(self.process.pid)
+        self.cut_off |= members(self.process.pid)
         self.send(signal.SIGKILL)
         self.process.wait()
 
@@ -135,6 +136,7 @@ class Actor:
         if self.process.poll() in (None, 0):
             return ""
         code, said = self.process.returncode, self.told()[-3000:]
+        self.cut_off.add(str(self.process.pid))
         self.start()
         expected = code == -signal.SIGKILL or any(one in said for one in EXPECTED)
         return "" if expected else f"{self.name} ended with {code}: {said}"
@@ -269,8 +271,7 @@ def history(
             time.sleep(0.2)
         cast.end()
     told.faults, told.threads = faults.told, sum(map(len, names.values()))
-    killed = {pid for one in cast.actors if one.name.startswith("shell") for pid in one.killed}
-    told.wrong += list(found_wrong(database, names, killed))
+    told.wrong += list(found_wrong(database, names, {pid for one in cast.actors for pid in one.cut_off}))
     count_calls(told, model, kept, faults.woken)
     return told
 
@@ -449,13 +450,15 @@ def set_up_witness(database: Any, *, with_runs: bool) -> None:
             admin.execute(ENDS)
 
 
-def found_wrong(database: Any, names: Mapping[str, Sequence[str]], killed: Collection[str] = ()) -> Iterator[str]:
+def found_wrong(database: Any, names: Mapping[str, Sequence[str]], cut_off: Collection[str] = ()) -> Iterator[str]:
     """Say what a database holds that is no history, and what it holds that is nobody's.
 
     Args:
         database: Of `databases`.
         names: Of the threads, by their kind.
-        killed: Ids of commands that were killed: the lease of a thread that had ended when one took it expires.
+        cut_off: Ids of processes that could not give back what they held. The database hears in the background that a
+            run has ended; where its process is killed before, the lease expires, and nobody takes it for a thread that
+            has ended.
     """
     from collections import Counter
 
@@ -488,7 +491,7 @@ def found_wrong(database: Any, names: Mapping[str, Sequence[str]], killed: Colle
             if lost:
                 yield f"{table} holds what no thread of the list has: {lost}"
         leases = saver._query("SELECT thread_id, process FROM redraft_leases WHERE expires_at > 0", {})
-        if held := [one for one in leases if one[1].split(":")[1] not in killed]:
+        if held := [one for one in leases if one[1].split(":")[1] not in cut_off]:
             yield f"leases are held by nobody: {held}"
         with suppress(Exception):  # where there were servers
             under_way = saver._query(
