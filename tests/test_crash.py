@@ -170,6 +170,7 @@ def test_a_history_says_what_is_wrong_with_it(histories: Any, tmp_path: Path) ->
     assert known == [one for one in wrong if not one.startswith("leases are held")]
 
 
+@pytest.mark.one_of_each
 @pytest.mark.parametrize(
     ("answered", "kept", "expected"),
     [

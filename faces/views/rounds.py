@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -13,82 +13,118 @@ from .console import plain_table, printed, safe
 from .timeline import event_row, totals
 from .wording import score_of, who_of
 
-__all__ = ["curve_of", "grouped", "place_of", "round_card", "round_cards", "score_facts", "score_text"]
+__all__ = ["Rounds", "curve_of", "grouped", "place_of", "round_cards", "score_facts", "score_text"]
 
 
 def round_cards(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return a card for each round of the current task, those of a search's paths one by one; the best is open.
 
     Args:
-        events: The record of a thread, or what a run that is under way has sent so far.
+        events: The record of a thread.
     """
-    run = current_run(events)
-    places = dict.fromkeys(place_of(event) for event in run if event["kind"] != "task")
-    cards = [card for place in places if (card := round_card(run, place))]
+    cards = Rounds(current_run(events)).cards()
     if cards and not any(card["open"] for card in cards):
         cards[-1]["open"] = True
     return cards
 
 
-def round_card(run: Iterable[Event], place: tuple[int, str]) -> dict[str, Any] | None:
-    """Return the card of one round; `None` where there is nothing to show.
+class Rounds:
+    """The rounds of a task, those of a search's paths one by one; they grow as its events come in.
 
     Args:
-        run: The events of the task.
-        place: Its number, and the path where it is one of a search.
+        run: The events so far; with a `task` among them the rounds begin anew.
     """
-    number, branch = place
-    path = [event for event in run if place_of(event)[1] == branch]
-    here = [event for event in path if event["round"] == number and event["kind"] != "task"]
-    written = [event for event in here if event["kind"] in DRAFT_KINDS]
-    notes = [
-        event
-        for event in here
-        if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
-        # That it was accepted stands beside what accepted it.
-        and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
-    ]
-    if not written and all(event["kind"] == "verdict" for event in notes):
-        return None
-    last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
-    return {
-        "name": f"Round {number}" + (f", path {branch}" if branch else ""),
-        "round": number,
-        "by": who_of(last),
-        "what": str(last["kind"]),
-        **_drafted(RunSummary().grown(path), number, str(last["text"])),
-        "rejected": [row for row in map(event_row, written) if row["verdict"]],
-        "said": [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS],
-        "notes": [event_row(event) for event in notes],
-        **totals([event_row(event) for event in here]),
-    }
+
+    def __init__(self, run: Iterable[Event] = ()) -> None:
+        self._rounds: dict[tuple[int, str], list[Event]] = {}
+        """The events of each, by its place, in the order in which they began."""
+        self._paths: dict[str, RunSummary] = {}
+        for event in run:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """Add an event."""
+        place = place_of(event)
+        if event["kind"] == "task":
+            self._rounds, self._paths = {}, {}
+        else:
+            self._rounds.setdefault(place, []).append(event)
+        self._paths.setdefault(place[1], RunSummary()).take([event])
+
+    def card(self, place: tuple[int, str]) -> dict[str, Any] | None:
+        """Return the card of one round; `None` where there is nothing to show."""
+        path = _Path(self._paths[place[1]])
+        point = self._point(place, path)
+        return point and {**point, **self._texts(place, path)}
+
+    def cards(self) -> list[dict[str, Any]]:
+        """Return the cards of all rounds."""
+        paths = self._read()
+        return [{**point, **self._texts(place, paths[place[1]])} for place, point in self._points(paths)]
+
+    def points(self) -> list[dict[str, Any]]:
+        """Return the part of the cards that `curve_of` draws."""
+        return [point for _, point in self._points(self._read())]
+
+    def _read(self) -> dict[str, _Path]:
+        return {branch: _Path(summary) for branch, summary in self._paths.items()}
+
+    def _points(self, paths: Mapping[str, _Path]) -> Iterator[tuple[tuple[int, str], dict[str, Any]]]:
+        points = ((place, self._point(place, paths[place[1]])) for place in self._rounds)
+        return ((place, point) for place, point in points if point is not None)
+
+    def _point(self, place: tuple[int, str], path: _Path) -> dict[str, Any] | None:
+        number, branch = place
+        here = self._rounds[place]
+        if all(event["kind"] in ("verdict", *CRITIQUE_KINDS) for event in here):
+            return None
+        draft = path.drafts.get(number)
+        is_best = path.best == number
+        return {
+            "name": f"Round {number}" + (f", path {branch}" if branch else ""),
+            "round": number,
+            "score": draft.score if draft else None,
+            "best": is_best,
+            "open": is_best,
+            **totals([event_row(event) for event in here]),
+        }
+
+    def _texts(self, place: tuple[int, str], path: _Path) -> dict[str, Any]:
+        """Return the rest of a card: what was written, what it changed in the draft that it revises, what was said."""
+        here, draft = self._rounds[place], path.drafts.get(place[0])
+        written = [event for event in here if event["kind"] in DRAFT_KINDS]
+        last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
+        notes = [
+            event
+            for event in here
+            if event["kind"] not in (*DRAFT_KINDS, *CRITIQUE_KINDS)
+            # That it was accepted stands beside what accepted it.
+            and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
+        ]
+        base = path.drafts.get(draft.base) if draft is not None and draft.base is not None else None
+        text = draft.text if draft is not None else str(last["text"])
+        return {
+            "by": who_of(last),
+            "what": str(last["kind"]),
+            "base": base.round if base else None,
+            "text": text,
+            "changes": [(change.kind, change.text) for change in diff_words(base.text, text).changes] if base else [],
+            "same": base is not None and base.text == text,
+            "accepted": draft is not None and draft.accepted,
+            "because": [event_row(critique) for critique in base.critiques] if base else [],
+            "forkable": draft is not None,
+            "rejected": [row for row in map(event_row, written) if row["verdict"]],
+            "said": [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS],
+            "notes": [event_row(event) for event in notes],
+        }
 
 
-def _drafted(summary: RunSummary, number: int, written: str) -> dict[str, Any]:
-    """Return the part of a card on the draft of its round, compared with the one that it revises.
+class _Path:
+    """The drafts of a path by their rounds, and the round of the best."""
 
-    Args:
-        summary: Of the path.
-        number: The round.
-        written: The text to show where that is no draft.
-    """
-    drafts = {draft.round: draft for draft in summary.attempts}
-    draft = drafts.get(number)
-    base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
-    text = draft.text if draft is not None else written
-    is_best = summary.answer is not None and summary.answer.round == number
-    return {
-        "base": base.round if base else None,
-        "text": text,
-        "changes": [(change.kind, change.text) for change in diff_words(base.text, text).changes] if base else [],
-        "same": base is not None and base.text == text,
-        "score": draft.score if draft else None,
-        "accepted": draft is not None and draft.accepted,
-        "because": [event_row(critique) for critique in base.critiques] if base else [],
-        "forkable": draft is not None,
-        "best": is_best,
-        "open": is_best,
-    }
+    def __init__(self, summary: RunSummary) -> None:
+        self.drafts = {draft.round: draft for draft in summary.attempts}
+        self.best = summary.answer.round if summary.answer else None
 
 
 def grouped(cards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:

@@ -6,16 +6,17 @@ What happens, drawn, and what is being written, word by word; taken up after a d
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from ...faces.views.documents import macros
 from ...faces.views.drafts import read_values
-from ...faces.views.rounds import curve_of, place_of, round_card, round_cards
+from ...faces.views.rounds import Rounds, curve_of, place_of
 from ...nodes.runtime.killable import off_loop
 from ...state import Event, Thread, UnknownThreadError
-from ...state.events import ORDER
+from ...state.events import ORDER, digest
+from ...state.summary import current_run
 from ...state.usage import NO_USAGE
 from ..api.disconnect import event_stream
 from ..api.guards import KnownCaller, KnownEngine
@@ -116,33 +117,41 @@ def is_event(item: object) -> bool:
 
 
 class LiveRounds:
-    """The record of a run's task so far: what was kept before it, and what it has sent since.
+    """The rounds of a run's task so far: what was kept before it, and what it has sent since.
 
     Args:
-        stored: The thread's record; where it holds events that the run sends again, those are taken once.
+        stored: The thread's record; where it holds events that the run sends again, those are taken once, and where it
+            ends before the task that the run began, nothing of it is shown.
     """
 
-    def __init__(self, stored: Sequence[Mapping[str, Any]]) -> None:
-        begun = [{"kind": "task", "round": 0, "by": "", "text": "", "options": {"order": ORDER}}]
-        self._events: list[dict[str, Any]] = plain(stored) or begun
+    def __init__(self, stored: Sequence[Event]) -> None:
+        self._events: list[Event] = plain(current_run(stored))
+        self._end = digest(stored[-1]) if stored else ""
+        """What the first event follows unless a task began after the record was read; empty once there was one."""
+        self._keep(len(self._events))
 
     def take(self, item: Mapping[str, Any]) -> None:
         """Add an event."""
-        event = {"text": "", "by": "", **plain(item)}
-        link = None if event.get("branch") else event.get("prev")
-        for at, earlier in enumerate(self._events):
-            if link is not None and earlier.get("prev") == link and not earlier.get("branch"):
-                del self._events[at:]
-                break
+        event: Any = {"text": "", "by": "", **plain(item)}
+        if (link := event.get("prev")) and not event.get("branch"):
+            same = (at for at, one in enumerate(self._events) if one.get("prev") == link and not one.get("branch"))
+            if (kept := next(same, 0 if self._end not in ("", link) else None)) is not None:
+                self._keep(kept)
+            self._end = ""
         self._events.append(event)
+        self._rounds.take(event)
+
+    def _keep(self, count: int) -> None:
+        begun: Any = {"kind": "task", "round": 0, "by": "", "text": "", "options": {"order": ORDER}}
+        self._events = self._events[:count] or [begun]
+        self._rounds = Rounds(self._events)
 
     def drawn(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the round of an event as it is shown when it has ended, and the curve of all; `None` for nothing."""
-        run = cast("list[Event]", self._events)
-        card = round_card(run, place_of(item))
+        card = self._rounds.card(place_of(item))
         if card is None:
             return None
-        curve = curve_of(round_cards(run))
+        curve = curve_of(self._rounds.points())
         return {
             "html": str(macros().round({**card, "open": True}, False, "fork")),  # of the macro
             "curve": str(macros().curve(curve)) if curve else "",

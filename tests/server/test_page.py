@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from redraft.faces.views import rounds
+from redraft.faces.views.documents import macros
+from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.server.page.live_api import LiveRounds
+from redraft.state.summary import RunSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,6 +165,37 @@ def test_words_come_as_they_are_written(start_server: Callable[..., Any], stepwi
         assert tokens == "first draft"
         writer.steps.release(4)
         client.get(f"/threads/mine/runs/{run['run_id']}/join")
+
+
+@pytest.mark.parametrize("read", ["late", "early"])
+def test_in_a_conversation_the_page_shows_what_the_newest_task_did(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds of an earlier task are not among those of a run that is watched, whether its own task was kept when
+    the record was read or not; an event is read once, and a round is drawn again only for an event of its own."""
+    taken, compared = list[Any](), list[str]()
+    take, diff = RunSummary.take, rounds.diff_words
+    monkeypatch.setattr(RunSummary, "take", lambda one, news: take(one, taken.extend(news) or news))
+    monkeypatch.setattr(rounds, "diff_words", lambda before, after: diff(before, compared.append(after) or after))
+    model = ScriptedModel(["one", "Mend it.", "two", "Mend it again.", "three", "No, mend it."] * 2)
+    graph = build_refine_graph(model, checkpointer=InMemorySaver(), limits={"max_rounds": 2, "patience": None})
+    config: Any = {"configurable": {"thread_id": "talk"}}
+    graph.invoke({"task": "Write."}, config)
+    before = list(graph.get_state(config).values["events"])
+    sent = [item for item in graph.stream({"task": "Write anew."}, config, stream_mode="custom") if "text" in item]
+    after = list(graph.get_state(config).values["events"])
+    live = LiveRounds(before if read == "early" else after[: len(before) + 3])  # its task, draft and critique are kept
+    taken.clear()
+    drawn = []
+    for item in sent:
+        live.take(item)
+        drawn.append(live.drawn(item))
+    assert len(taken) <= len(sent) + 1
+    assert compared == ["two", "two", "two", "three", "three", "three"]
+    last = {one["name"]: one["html"] for one in drawn if one}
+    whole = {
+        card["name"]: str(macros().round({**card, "open": True}, False, "fork")) for card in rounds.round_cards(after)
+    }
+    assert [*last] == ["Round 0", "Round 1", "Round 2"]
+    assert last == whole
 
 
 def test_a_run_is_told_who_judges_and_what_it_may_cost(start_server: Callable[..., Any], chromium: Any) -> None:
