@@ -16,6 +16,7 @@ from ...models.specs import model_name
 from ...state.events import DRAFT_KINDS
 from ...state.threads.diffs import Change, Diff
 from ..problems import command
+from ..sessions import listing
 from ..views.console import Screen, one_line, plain_table, safe, show_event, show_requirements, terminal_width
 from ..views.timeline import stop_text
 from ..views.wording import (
@@ -195,7 +196,7 @@ def show_history(
         screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
     show_requirements(screen, facts["requirements"])
     if steps and not steps[-1].stop_reason:
-        screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
+        show_next(screen, thread_id, db=db)
     screen.line(("fork a round with: ", "dim"), command("fork", thread_id, "--at", "0", "--feedback", "…", db=db))
 
 
@@ -273,7 +274,21 @@ def show_drafts(
         show_outcome(screen, values, sources_of(values), thread_id=thread_id, db=db)
     else:
         show_requirements(screen, data["requirements"])
-        screen.line(("unfinished; go on with: ", "yellow"), command("resume", thread_id, db=db))
+        show_next(screen, thread_id, db=db)
+
+
+def show_next(screen: Screen, thread_id: str, *, db: str) -> None:
+    """Print where a thread stands that has not ended, and the command that goes on from there."""
+    with listing(db) as saver:
+        stands, name = NEXT[saver.under_way([thread_id]).get(thread_id)]
+    screen.line((stands, "yellow"), command(name, thread_id, db=db))
+
+
+NEXT = {
+    None: ("unfinished; go on with: ", "resume"),
+    "waiting": ("waits for a person; be asked with: ", "resume"),
+    "running": ("is being run right now; stop it after its step with: ", "stop"),
+}
 
 
 def show_replay(screen: Screen, replayed: Replay, *, thread_id: str) -> None:

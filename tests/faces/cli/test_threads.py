@@ -226,11 +226,14 @@ def test_threads_are_listed_by_how_they_stopped(shell: Any, scripted: Any) -> No
 
 
 def test_a_thread_that_runs_or_waits_is_told_from_one_that_was_left(shell: Any, db: str) -> None:
-    """The list says `running` while somebody runs it, `waiting` where it asks a person, and `unfinished` otherwise."""
+    """The list says `running` while somebody runs it, `waiting` where it asks a person, and `unfinished` otherwise; and
+    of one thread `show` and `history` say so, with the command that goes on from there."""
     shown: dict[str, str] = {}
+    said: dict[str, str] = {}
 
     def lists(task: str, draft: str, history: Any, /) -> Critique:
         shown.update({row["thread_id"]: row["state"] for row in shell("threads", "--json", "--db", db).json})
+        said["running"] = shell("show", "running", "--db", db).out + shell("history", "running", "--db", db).out
         return Critique("", accepted=True)
 
     with open_checkpointer(db) as saver:
@@ -244,6 +247,15 @@ def test_a_thread_that_runs_or_waits_is_told_from_one_that_was_left(shell: Any, 
     assert shown == {"left": None, "waiting": "waiting", "running": "running"}
     listed = shell("threads", "--db", db)
     assert [line.split()[2] for line in listed.out.splitlines()[1:4]] == ["accepted", "waiting", "unfinished"]
+    for name in ("left", "waiting"):
+        said[name] = shell("show", name, "--db", db).out + shell("history", name, "--db", db).out
+    for name, words, command in (
+        ("left", "unfinished; go on with: ", "resume"),
+        ("waiting", "waits for a person; be asked with: ", "resume"),
+        ("running", "is being run right now; stop it after its step with: ", "stop"),
+    ):
+        assert said[name].count(f"{words}redraft {command} {name}") == 2, said[name]
+        assert said[name].count(" with: ") == 3  # and how to fork it
 
 
 def test_the_home_folder_is_found(shell: Any, scripted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
