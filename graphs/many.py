@@ -25,7 +25,7 @@ from ..state.masking import masked
 from ..state.storage.journal import UnkeptReplyError
 from ..state.summary import usage_total
 from ..state.threads.kind import compared, kind_of
-from ..state.threads.thread import Thread
+from ..state.threads.thread import BusyThreadError, Thread
 from ..state.usage import NO_USAGE, Usage, add_usage
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "arun_many", "run_many", "run_one"]
 
+LOOK_S = 0.5
+"""How often a thread that another process runs is looked at."""
 WAITS = "it waits for a person: answer its thread, and start again"
 
 
@@ -52,6 +54,9 @@ class Outcome(TypedDict):
 async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, config: Mapping[str, Any]) -> Outcome:
     """Run a graph and return its outcome. A stored thread goes on from its checkpoint, and earlier costs count.
 
+    A thread that another process runs is waited for. One that was killed on another machine, or in a container that was
+    started again, holds its thread until its lease expires.
+
     Args:
         graph: It has a checkpointer where runs are to be resumed.
         given: Its input.
@@ -63,12 +68,15 @@ async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, confi
     """
     start = perf_counter()
     config = {**config, "configurable": {"thread_id": thread_id}}
-    graph_input: Any = given
     try:
-        if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
-            graph_input, config = await Thread(graph, thread_id).aready(), compared(config)  # type: ignore[arg-type]
-        # A call that was paid for is on the disk before the next one begins.
-        output = dict(await graph.ainvoke(graph_input, config, durability="sync" if graph.checkpointer else None))
+        while True:
+            try:
+                output = await _run(graph, given, thread_id, config)
+                break
+            except BusyThreadError as error:
+                if not error.elsewhere:
+                    raise
+                await asyncio.sleep(LOOK_S)
     except Exception as error:
         # A database that is lost or full says nothing about the task, so it must not count as a failure of it.
         if _of_storage(error):
@@ -80,6 +88,14 @@ async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, confi
         used = add_usage([usage_total(events or []), unrecorded])
         return Outcome(output=None, error=message, usage=used, seconds=perf_counter() - start)
     return Outcome(output=output, error=None, usage=output.get("usage") or NO_USAGE, seconds=perf_counter() - start)
+
+
+async def _run(graph: Any, given: Mapping[str, Any], thread_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    graph_input: Any = given
+    if graph.checkpointer and await graph.checkpointer.aget_tuple(config) is not None:
+        graph_input, config = await Thread(graph, thread_id).aready(), compared(config)  # type: ignore[arg-type]
+    # A call that was paid for is on the disk before the next one begins.
+    return dict(await graph.ainvoke(graph_input, config, durability="sync" if graph.checkpointer else None))
 
 
 def _of_storage(error: Exception) -> bool:

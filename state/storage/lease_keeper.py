@@ -237,7 +237,9 @@ class LeaseKeeper:
             if works(other) is False:
                 follows = other.fence
             elif other.process == runner.process or time.monotonic() > until:
-                raise BusyThreadError(f"the thread {thread_id!r} is being run right now, by {other.described}")
+                busy = BusyThreadError(f"the thread {thread_id!r} is being run right now, by {other.described}")
+                busy.elsewhere = other.process != runner.process
+                raise busy
             else:
                 yield Do(time.sleep, asyncio.sleep, (0.05,))
 

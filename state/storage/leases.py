@@ -47,9 +47,14 @@ BEAT_S = 8.0
 class BusyThreadError(RuntimeError):
     """The thread is being run by another process, or elsewhere in this one."""
 
+    elsewhere = False
+    """Another process runs it, or did, and its lease has not expired yet."""
+
 
 class LostLeaseError(BusyThreadError):
     """The thread was taken over by another run while this one gave no sign of life; nothing of this one is written."""
+
+    elsewhere = True
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(

@@ -7,15 +7,19 @@ import json
 import multiprocessing
 import os
 from contextlib import contextmanager
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 from redraft import arun_many, build_refine_graph, human_critic, open_checkpointer, run_many, uses_words
-from redraft.graphs import GivenUpError
+from redraft.graphs import GivenUpError, many
 from redraft.models import ScriptedModel
 from redraft.nodes.runtime.pace import Pace
+from redraft.state.storage import lease_keeper
+from redraft.state.storage.leases import Runner
+from redraft.state.threads.lease import leased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +103,38 @@ async def test_a_batch_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> 
     assert [(one["answer"], one["rounds"]) for one in results] == [("rain", 0), ("Snow. rain at last", 1)]
     assert len(model.calls) == 1
     assert results[1]["usage"]["calls"] == 2
+
+
+async def test_a_thread_that_a_killed_process_still_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bulk run in a container that was killed and started again gets its answers: its threads are held until the
+    leases of the first expire, and count as failed no more. One that runs in this very process is refused as before."""
+    monkeypatch.setattr(lease_keeper, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(many, "LOOK_S", 0.0)
+    async with open_checkpointer(tmp_path / "runs.sqlite") as saver:
+        leases = saver.leases.leases
+        held = leases.take("t", Runner("token", "container:1:2"))
+        looked = list[Runner | None]()
+
+        async def look(thread_id: str) -> Runner | None:
+            if len(looked) == 3:
+                leases.renew([held.fence], 0.0)  # as if it had expired
+            looked.append(leases.get(thread_id))
+            return looked[-1]
+
+        monkeypatch.setattr(leases, "aget", look)
+        graph = graph_of(ScriptedModel(["rain"]), checkpointer=saver)
+        outcome = await many.run_one(graph, {"task": "Write."}, thread_id="t", config={})
+        assert (outcome["error"], outcome["output"] and outcome["output"]["answer"]) == (None, "rain")
+        assert [one and one.process for one in looked] == ["container:1:2"] * 3 + [None]
+        with leased(saver, "u"):
+            beside = asyncio.create_task(
+                many.run_one(graph, {"task": "Write."}, thread_id="u", config={}), context=Context()
+            )
+            refused = await beside
+        assert refused["error"] is not None
+        assert refused["error"].startswith("BusyThreadError: the thread 'u' is being run right now, by process")
 
 
 def test_what_is_no_task_and_no_result_is_refused(tmp_path: Path) -> None:
