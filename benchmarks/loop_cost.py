@@ -226,12 +226,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--full", action="store_true", help="1,000 runs at once too, and more repeats")
-    parser.add_argument("--repeats", type=int, metavar="N", help="turns (default: 31; --quick: 11; --full: 101)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="turns (default: 31; --quick: 5; --full: 101)")
     parser.add_argument("--only", choices=("loops", "schemas", "SQLite", "PostgreSQL"), help="one part")
     parser.add_argument("--postgres", metavar="URL", help="a server where databases may be made")
     given = parser.parse_args(arguments)
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
-    repeats = given.repeats or (11 if given.quick else 101 if given.full else 31)
+    repeats = given.repeats or (5 if given.quick else 101 if given.full else 31)
     rows: list[Row] = []
     if given.only in (None, "loops"):
         for size in SIZES:

@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--call-s", type=float, default=1.0, help="seconds of a call")
     given = parser.parse_args(arguments)
     if given.quick:
-        given.problems, given.call_s = 30, 0.3
+        given.problems, given.call_s = 16, 0.3
     rows = recorded(given.problems)
     found, others = asyncio.run(compared(rows, given.call_s))
     agreed = [pair for pair in found if pair[2]]

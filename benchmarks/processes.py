@@ -274,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], metavar="N")
+    parser.add_argument("--processes", type=int, nargs="+", metavar="N", help="default: 1 2 4, with --quick 1 2")
     parser.add_argument("--runs", type=int, help="default: 400, with --quick 80; half of that over HTTP")
     parser.add_argument("--repeats", type=int, help="default: 3, with --quick 1")
     parser.add_argument("--work", metavar="DATABASE", help=argparse.SUPPRESS)
@@ -282,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--loop", default="step", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+    given.processes = given.processes or ([1, 2] if given.quick else [1, 2, 4])
     given.runs = given.runs or (80 if given.quick else 400)
     given.repeats = given.repeats or (1 if given.quick else 3)
     if given.work:

@@ -86,17 +86,20 @@ class Ours:
     async def opened(self, *, works: bool) -> AsyncIterator[Any]:
         from redraft.models import ScriptedModel
         from redraft.server import Engine, Settings
+        from redraft.server.engine import engine
+        from redraft.server.engine.execution import Execution
 
         jobs = Jobs(self._url)
 
-        class Bare(Engine):
-            async def _work(self, run: Any) -> None:
+        class Waiting(Execution):
+            async def work(self, run: Any) -> None:
                 with suppress(asyncio.CancelledError):
                     await jobs.do(run.id, run.thread_id, run.caller.id, run.request["seconds"])
-                await self.execution.ended(run, "interrupted" if run.id in self.execution.cancelled else "success")
+                await self.ended(run, "interrupted" if run.id in self.cancelled else "success")
 
+        engine.Execution = Waiting  # type: ignore[misc]  # of this process alone
         settings = Settings(db=self._url, work=works, max_concurrent_runs=PLACES)
-        self._engine = Bare(settings, build_model=lambda spec: ScriptedModel([]))
+        self._engine = Engine(settings, build_model=lambda spec: ScriptedModel([]))
         await self._engine.start()
         try:
             yield self
