@@ -23,6 +23,7 @@ from ..state.collector import tuned_gc
 from ..state.dual import finish
 from ..state.masking import masked
 from ..state.storage.journal import UnkeptReplyError
+from ..state.storage.lease_keeper import LOOK_S
 from ..state.summary import usage_total
 from ..state.threads.kind import compared, kind_of
 from ..state.threads.thread import BusyThreadError, Thread
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "arun_many", "run_many", "run_one"]
 
-LOOK_S = 0.5
-"""How often a thread that another process runs is looked at."""
 WAITS = "it waits for a person: answer its thread, and start again"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from ...state.events import CRITIQUE_KINDS, DRAFT_KINDS, Event
-from ...state.summary import RunSummary, current_run, rounds, summary_of
+from ...state.summary import Attempt, RunSummary, current_run, rounds, summary_of
 from ...state.threads.diffs import diff_words
 from .console import plain_table, printed, safe
 from .timeline import event_row, totals
@@ -51,47 +51,33 @@ class Rounds:
             self._rounds.setdefault(place, []).append(event)
         self._paths.setdefault(place[1], RunSummary()).take([event])
 
-    def card(self, place: tuple[int, str]) -> dict[str, Any] | None:
-        """Return the card of one round; `None` where there is nothing to show."""
-        path = _Path(self._paths[place[1]])
-        point = self._point(place, path)
-        return point and {**point, **self._texts(place, path)}
-
     def cards(self) -> list[dict[str, Any]]:
         """Return the cards of all rounds."""
-        paths = self._read()
-        return [{**point, **self._texts(place, paths[place[1]])} for place, point in self._points(paths)]
+        return [{**point, **self.texts(place)} for place, point in self.points().items()]
 
-    def points(self) -> list[dict[str, Any]]:
-        """Return the part of the cards that `curve_of` draws."""
-        return [point for _, point in self._points(self._read())]
+    def points(self) -> dict[tuple[int, str], dict[str, Any]]:
+        """Return the part of each card that `curve_of` draws, by the round's place; none of an empty round."""
+        drafts, bests, points = dict[tuple[int, str], Attempt](), set[tuple[int, str]](), {}
+        for branch, summary in self._paths.items():
+            drafts |= {(draft.round, branch): draft for draft in summary.attempts}
+            bests |= {(answer.round, branch)} if (answer := summary.answer) else set()
+        for place, here in self._rounds.items():
+            if all(event["kind"] in ("verdict", *CRITIQUE_KINDS) for event in here):
+                continue
+            points[place] = {
+                "name": f"Round {place[0]}" + (f", path {place[1]}" if place[1] else ""),
+                "round": place[0],
+                "score": drafts[place].score if place in drafts else None,
+                "best": place in bests,
+                "open": place in bests,
+                **totals([event_row(event) for event in here]),
+            }
+        return points
 
-    def _read(self) -> dict[str, _Path]:
-        return {branch: _Path(summary) for branch, summary in self._paths.items()}
-
-    def _points(self, paths: Mapping[str, _Path]) -> Iterator[tuple[tuple[int, str], dict[str, Any]]]:
-        points = ((place, self._point(place, paths[place[1]])) for place in self._rounds)
-        return ((place, point) for place, point in points if point is not None)
-
-    def _point(self, place: tuple[int, str], path: _Path) -> dict[str, Any] | None:
-        number, branch = place
-        here = self._rounds[place]
-        if all(event["kind"] in ("verdict", *CRITIQUE_KINDS) for event in here):
-            return None
-        draft = path.drafts.get(number)
-        is_best = path.best == number
-        return {
-            "name": f"Round {number}" + (f", path {branch}" if branch else ""),
-            "round": number,
-            "score": draft.score if draft else None,
-            "best": is_best,
-            "open": is_best,
-            **totals([event_row(event) for event in here]),
-        }
-
-    def _texts(self, place: tuple[int, str], path: _Path) -> dict[str, Any]:
+    def texts(self, place: tuple[int, str]) -> dict[str, Any]:
         """Return the rest of a card: what was written, what it changed in the draft that it revises, what was said."""
-        here, draft = self._rounds[place], path.drafts.get(place[0])
+        here, drafts = self._rounds[place], {draft.round: draft for draft in self._paths[place[1]].attempts}
+        draft = drafts.get(place[0])
         written = [event for event in here if event["kind"] in DRAFT_KINDS]
         last: Mapping[str, Any] = written[-1] if written else {"kind": "", "text": ""}
         notes = [
@@ -101,7 +87,7 @@ class Rounds:
             # That it was accepted stands beside what accepted it.
             and (event["kind"] != "verdict" or event.get("stop_reason") not in (None, "accepted"))
         ]
-        base = path.drafts.get(draft.base) if draft is not None and draft.base is not None else None
+        base = drafts.get(draft.base) if draft is not None and draft.base is not None else None
         text = draft.text if draft is not None else str(last["text"])
         return {
             "by": who_of(last),
@@ -117,14 +103,6 @@ class Rounds:
             "said": [event_row(event) for event in here if event["kind"] in CRITIQUE_KINDS],
             "notes": [event_row(event) for event in notes],
         }
-
-
-class _Path:
-    """The drafts of a path by their rounds, and the round of the best."""
-
-    def __init__(self, summary: RunSummary) -> None:
-        self.drafts = {draft.round: draft for draft in summary.attempts}
-        self.best = summary.answer.round if summary.answer else None
 
 
 def grouped(cards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:

@@ -148,12 +148,13 @@ class LiveRounds:
 
     def drawn(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the round of an event as it is shown when it has ended, and the curve of all; `None` for nothing."""
-        card = self._rounds.card(place_of(item))
-        if card is None:
+        points, place = self._rounds.points(), place_of(item)
+        if place not in points:
             return None
-        curve = curve_of(self._rounds.points())
+        card = {**points[place], **self._rounds.texts(place), "open": True}
+        curve = curve_of([*points.values()])
         return {
-            "html": str(macros().round({**card, "open": True}, False, "fork")),  # of the macro
+            "html": str(macros().round(card, False, "fork")),  # of the macro
             "curve": str(macros().curve(curve)) if curve else "",
             "name": card["name"],
             "kind": item["kind"],
