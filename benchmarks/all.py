@@ -1,10 +1,10 @@
-"""Runs every benchmark, one after another, and prints one table of what they found: `make bench`.
+"""Runs every benchmark, and prints one table of what they found: `make bench`.
 
 Each runs in a process of its own, in a small size unless `--full`, and writes its rows (`benchmarks/rows.py`); what it
-prints meanwhile goes to stderr. In the small size those that count what is lost, and time nothing, run beside the
-others at the lowest priority. One that crashes, or takes more than `--limit-s`, is a row too. A goal that is missed is
-shown as missed; the exit code is 0 when all was measured, and 1 when a benchmark came to nothing or, with `--strict`,
-when a goal was missed.
+prints meanwhile goes to stderr. They take their turns; in the small size those that count what is lost, and time
+nothing, run beside the others at the lowest priority. One that crashes, or takes more than `--limit-s`, is a row too. A
+goal that is missed is shown as missed; the exit code is 0 when all was measured, and 1 when a benchmark came to nothing
+or, with `--strict`, when a goal was missed.
 """
 
 from __future__ import annotations
