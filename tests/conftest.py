@@ -347,8 +347,15 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of the embedded model hold whatever it says, so it need not go on for as long as users let it."""
+    """The embedded model's replies are short, and the same each time: sampled, one in twenty is talk and no draft."""
     if request.node.get_closest_marker("embedded"):
+        from redraft.models import openai_chat
+
+        def greedy(*address: str, **options: Any) -> Any:
+            return served_model(*address, **{**options, "temperature": options["temperature"] or 0})
+
+        served_model = openai_chat.served_model
+        monkeypatch.setattr(openai_chat, "served_model", greedy)
         monkeypatch.setattr("redraft.models.specs._LOCAL_MAX_OUTPUT_TOKENS", 24)
 
 

@@ -21,8 +21,10 @@ from redraft.models.weights import smollm2_path
 
 COMMAND = """
 from redraft.faces.cli.main import main
-from redraft.models import specs
+from redraft.models import openai_chat, specs
 specs._LOCAL_MAX_OUTPUT_TOKENS = 24  # any answer will do
+served = openai_chat.served_model
+openai_chat.served_model = lambda *address, **options: served(*address, **{**options, "temperature": 0})
 main()
 """
 ASKED: Any = [{"role": "user", "content": "Write one short sentence about rain."}]
