@@ -11,12 +11,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from ...faces.views.documents import macros
-from ...faces.views.drafts import read_values
 from ...faces.views.rounds import Rounds, curve_of, place_of
 from ...nodes.runtime.killable import off_loop
-from ...state import Event, Thread, UnknownThreadError
-from ...state.events import ORDER, digest
+from ...state import Event, Thread
+from ...state.events import ORDER
 from ...state.summary import current_run
+from ...state.threads.snapshots import state_of
 from ...state.usage import NO_USAGE
 from ..api.disconnect import event_stream
 from ..api.guards import KnownCaller, KnownEngine
@@ -81,12 +81,16 @@ def _token(event: ServerEvent | None) -> str:
 
 
 async def _record(engine: Engine, run: Run) -> list[Any]:
-    """Return the record of the run's thread as it is kept now; empty where there is none that can be read."""
+    """Return the record of the run's thread as it is kept now; empty where it ends before the run's own task, or where
+    there is none that can be read."""
     try:
-        thread = Thread(await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id)), run.thread_id)
-        return (await off_loop(read_values, thread)).get("events") or []
-    except (NotThereError, UnknownThreadError, ValueError):
+        graph = await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id))
+        now = await off_loop(state_of, graph, Thread(graph, run.thread_id).config)
+    except (NotThereError, ValueError):
         return []
+    if run.request.get("input") is not None and (now.metadata or {}).get("run_id") != run.id:
+        return []
+    return now.values.get("events") or []
 
 
 def _sent_as(event: ServerEvent, rounds: LiveRounds | None) -> tuple[str, dict[str, Any]] | None:
@@ -120,14 +124,11 @@ class LiveRounds:
     """The rounds of a run's task so far: what was kept before it, and what it has sent since.
 
     Args:
-        stored: The thread's record; where it holds events that the run sends again, those are taken once, and where it
-            ends before the task that the run began, nothing of it is shown.
+        stored: The thread's record; where it holds events that the run sends again, those are taken once.
     """
 
     def __init__(self, stored: Sequence[Event]) -> None:
         self._events: list[Event] = plain(current_run(stored))
-        self._end = digest(stored[-1]) if stored else ""
-        """What the first event follows unless a task began after the record was read; empty once there was one."""
         self._keep(len(self._events))
 
     def take(self, item: Mapping[str, Any]) -> None:
@@ -135,9 +136,8 @@ class LiveRounds:
         event: Any = {"text": "", "by": "", **plain(item)}
         if (link := event.get("prev")) and not event.get("branch"):
             same = (at for at, one in enumerate(self._events) if one.get("prev") == link and not one.get("branch"))
-            if (kept := next(same, 0 if self._end not in ("", link) else None)) is not None:
+            if (kept := next(same, None)) is not None:
                 self._keep(kept)
-            self._end = ""
         self._events.append(event)
         self._rounds.take(event)
 

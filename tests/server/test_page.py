@@ -3,6 +3,7 @@ text."""
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from redraft.faces.views import rounds
 from redraft.faces.views.documents import macros
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
-from redraft.server.page.live_api import LiveRounds
+from redraft.server.page import live_api
 from redraft.state.summary import RunSummary
+from redraft.state.threads.snapshots import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,10 +169,9 @@ def test_words_come_as_they_are_written(start_server: Callable[..., Any], stepwi
         client.get(f"/threads/mine/runs/{run['run_id']}/join")
 
 
-@pytest.mark.parametrize("read", ["late", "early"])
-def test_in_a_conversation_the_page_shows_what_the_newest_task_did(read: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rounds of an earlier task are not among those of a run that is watched, whether its own task was kept when
-    the record was read or not; an event is read once, and a round is drawn again only for an event of its own."""
+def test_in_a_conversation_the_page_shows_what_the_newest_task_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds of an earlier task are not among those of a run that is watched; an event is read once, and a round is
+    drawn again only for an event of its own."""
     taken, compared = list[Any](), list[str]()
     take, diff = RunSummary.take, rounds.diff_words
     monkeypatch.setattr(RunSummary, "take", lambda one, news: take(one, taken.extend(news) or news))
@@ -182,7 +183,7 @@ def test_in_a_conversation_the_page_shows_what_the_newest_task_did(read: str, mo
     before = list(graph.get_state(config).values["events"])
     sent = [item for item in graph.stream({"task": "Write anew."}, config, stream_mode="custom") if "text" in item]
     after = list(graph.get_state(config).values["events"])
-    live = LiveRounds(before if read == "early" else after[: len(before) + 3])  # its task, draft and critique are kept
+    live = live_api.LiveRounds(after[: len(before) + 3])  # its task, draft and critique are kept
     taken.clear()
     drawn = []
     for item in sent:
@@ -196,6 +197,31 @@ def test_in_a_conversation_the_page_shows_what_the_newest_task_did(read: str, mo
     }
     assert [*last] == ["Round 0", "Round 1", "Round 2"]
     assert last == whole
+
+
+@pytest.mark.parametrize("at", [pytest.param(0, id="before its task was kept"), pytest.param(1, id="after")])
+def test_the_second_run_of_a_thread_is_watched_alone(
+    start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Whether the record holds the run's own task when it is read or ends before it, the rounds of the run before are
+    not among those of the run that is watched."""
+    read: list[Any] = []
+    monkeypatch.setattr(live_api, "state_of", lambda *of: read.append(state_of(*of)) or read[min(at, len(read) - 1)])
+    texts = [f"{text} {number}" for number in (1, 2) for text in ("draft", "objection", "revision", "more")]
+    model = ScriptedModel(texts)
+    server = start_server(build_model=lambda spec: model)
+    asked = {**REFINE, "input": {**REFINE["input"], "limits": {"max_rounds": 1}}, "stream_mode": ["custom"]}
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        client.post("/threads", json={"thread_id": "mine"})
+        for number in (1, 2):
+            run = client.post("/threads/mine/runs", json=asked).json()
+            client.get(f"/threads/mine/runs/{run['run_id']}/join")
+            lines = client.get(f"/page/runs/{run['run_id']}/live").text.splitlines()
+            rows = [json.loads(line.removeprefix("data: ")) for line in lines if '"html"' in line]
+            assert {row["name"] for row in rows} == {"Round 0", "Round 1"}
+            shown = " ".join(row["html"] for row in rows)
+            assert [text for text in texts if text in shown] == texts[number * 4 - 4 :][:4]
+    assert len(read) == 2
 
 
 def test_a_run_is_told_who_judges_and_what_it_may_cost(start_server: Callable[..., Any], chromium: Any) -> None:
