@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import sqlite3
 import sys
 from collections import deque
 from contextlib import AbstractContextManager, aclosing, nullcontext
+from itertools import count
 from pathlib import Path
 from queue import Empty
 from time import perf_counter
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchProgress", "GivenUpError", "ManyResult", "Outcome", "arun_many", "run_many", "run_one"]
 
+LOG = logging.getLogger("redraft")
 WAITS = "it waits for a person: answer its thread, and start again"
 
 
@@ -68,13 +71,15 @@ async def run_one(graph: Any, given: Mapping[str, Any], *, thread_id: str, confi
     start = perf_counter()
     config = {**config, "configurable": {"thread_id": thread_id}}
     try:
-        while True:
+        for looked in count():
             try:
                 output = await _run(graph, given, thread_id, config)
                 break
             except BusyThreadError as error:
                 if not error.elsewhere:
                     raise
+                if not looked:
+                    LOG.warning("%s; waiting until that has ended, or its lease has expired", error)
                 await asyncio.sleep(LOOK_S)
     except Exception as error:
         # A database that is lost or full says nothing about the task, so it must not count as a failure of it.

@@ -106,10 +106,11 @@ async def test_a_batch_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> 
 
 
 async def test_a_thread_that_a_killed_process_still_holds_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A bulk run in a container that was killed and started again gets its answers: its threads are held until the
-    leases of the first expire, and count as failed no more. One that runs in this very process is refused as before."""
+    leases of the first expire, which is said once for each, and count as failed no more. One that runs in this very
+    process is refused as before."""
     monkeypatch.setattr(lease_keeper, "PATIENCE_S", 0.0)
     monkeypatch.setattr(many, "LOOK_S", 0.0)
     async with open_checkpointer(tmp_path / "runs.sqlite") as saver:
@@ -128,6 +129,8 @@ async def test_a_thread_that_a_killed_process_still_holds_is_waited_for(
         outcome = await many.run_one(graph, {"task": "Write."}, thread_id="t", config={})
         assert (outcome["error"], outcome["output"] and outcome["output"]["answer"]) == (None, "rain")
         assert [one and one.process for one in looked] == ["container:1:2"] * 3 + [None]
+        busy = "the thread 't' is being run right now, by process 1 on container"
+        assert caplog.messages == [f"{busy}; waiting until that has ended, or its lease has expired"]
         with leased(saver, "u"):
             beside = asyncio.create_task(
                 many.run_one(graph, {"task": "Write."}, thread_id="u", config={}), context=Context()
