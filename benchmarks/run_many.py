@@ -131,7 +131,7 @@ def main() -> int:
     if given.serve:
         serve(given.serve)
         return 0
-    runs, levels = (90, FIXED[1:]) if given.quick else (given.runs, FIXED)
+    runs, levels = (120, FIXED[1:]) if given.quick else (given.runs, FIXED)
     rows: list[Row] = []
     for kind in SERVERS:
         fixed = {level: measured(kind, level, runs) for level in levels}
