@@ -17,10 +17,10 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from redraft import Sandbox, chat_model
-from redraft.evals.analysis.paired import paired, proportion
+from redraft.evals.analysis.paired import paired
 from redraft.evals.datasets.scorers import scorer
 from redraft.evals.run.run_folder import find_runs
 from redraft.graphs.code_problems import CODE_ARMS, CODE_GENERATE_PROMPT
@@ -28,13 +28,21 @@ from redraft.nodes.verify.code_checks import passes_visible_tests
 from redraft.nodes.writing.prompts import chat_prompt, reseeded
 from redraft.nodes.writing.replies import read_text
 from redraft.nodes.writing.sampling import sampled
+from rows import share
 
 LAST = sum(arm.tries for arm in CODE_ARMS)
 """The round of the repair."""
 SAMPLES = 2
 
-Try = tuple[float, bool, int, bool]
-"""The score that the visible tests give, whether they accept it, its tokens, and whether it is right."""
+
+class Try(NamedTuple):
+    """A draft, a sample or a repair, and what came of it."""
+
+    score: float
+    """What the visible tests give, 0–1."""
+    accepted: bool
+    tokens: int
+    right: bool
 
 
 async def main() -> None:
@@ -47,40 +55,36 @@ async def main() -> None:
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="default 8")
     parser.add_argument("--out", type=Path, help="a line for each sample that is written now")
     args = parser.parse_args()
-    records = next(run.records for run in find_runs([args.folder]) if run.info.method == "adaptive")
-    repaired = {record.question_id: record for record in records if record.num_iterations == LAST}
+    records = next((run.records for run in find_runs([args.folder]) if run.info.method == "adaptive"), None)
+    if records is None:
+        raise SystemExit(f"{args.folder} has no records of adaptive")
+    late = {record.question_id for record in records if record.num_iterations == LAST}
     lines = args.out.read_text(encoding="utf-8").splitlines() if args.out and args.out.exists() else []
     there: dict[str, list[dict[str, Any]]] = {}
     for row in map(json.loads, lines):
         there.setdefault(row["id"], []).append(row)
     if args.model:
-        await write([record for one, record in repaired.items() if one not in there], there, args)
-    known = [record for record in records if record.question_id not in repaired or record.question_id in there]
-    with_repair, with_samples, spent = [], [], []
-    for record in known:
-        tries = tries_of(record)
-        own, others = chosen(tries), chosen(tries)
-        if record.question_id in repaired:
-            new: list[Try] = [
-                (row["score"], row["accepted"], row["tokens"], row["right"]) for row in there[record.question_id]
-            ]
-            others = chosen(tries[:LAST] + new)
-            spent.append((tries[LAST][2], sum(one[2] for one in new)))
-        if own != (record.is_correct is True):
-            raise SystemExit(f"the rule picks another answer than the run did: {record.question_id}")
-        with_repair.append(own)
-        with_samples.append(others)
-    more = (fmean(record.total_tokens for record in known), sum(new - old for old, new in spent) / len(known))
-    late = [one.question_id in repaired for one in known]
-    for what, chose in (("all problems", [True] * len(known)), ("those that came to the repair", late)):
-        ours = [one for one, take in zip(with_repair, chose, strict=True) if take]
-        theirs = [one for one, take in zip(with_samples, chose, strict=True) if take]
-        change = paired(theirs, ours)
-        print(
-            f"{what}: with the repair {share(ours)}, with samples in its place {share(theirs)}; alone right: ", end=""
-        )
-        print(f"{change.fixed} and {change.broken}, p = {change.mcnemar_p:.2g}")
-    print(f"tokens a problem: {more[0]:,.0f} with the repair, {sum(more):,.0f} with samples in its place")
+        await write([one for one in records if one.question_id in late - there.keys()], there, args)
+    known = [record for record in records if record.question_id not in late - there.keys()]
+    compare("all problems", known, there)
+    compare("those that came to the repair", [record for record in known if record.question_id in late], there)
+
+
+def compare(what: str, records: list[Any], there: dict[str, list[dict[str, Any]]]) -> None:
+    """Print how many are right, and what they cost, with the repairs and with samples in their place."""
+    ours = [tries_of(record) for record in records]
+    theirs = [[*tries[:LAST], *samples_of(there, one)] for one, tries in zip(records, ours, strict=True)]
+    if any(chosen(tries) != (one.is_correct is True) for one, tries in zip(records, ours, strict=True)):
+        raise SystemExit("the rule picks other answers than the run did")
+    if not records:
+        print(f"{what}: none")
+        return
+    change = paired([*map(chosen, theirs)], [*map(chosen, ours)])
+    print(
+        f"{what}: with the repair {share(map(chosen, ours))}, with samples in its place {share(map(chosen, theirs))};"
+    )
+    print(f"  alone right {change.fixed} and {change.broken}, p = {change.mcnemar_p:.2g};", end=" ")
+    print("tokens a problem {:,.0f} and {:,.0f}".format(*(fmean(map(tokens, way)) for way in (ours, theirs))))
 
 
 def tries_of(record: Any) -> list[Try]:
@@ -89,29 +93,38 @@ def tries_of(record: Any) -> list[Try]:
     for step in record.iterations_log:
         rounds.setdefault(step.iteration, []).append(step)
     return [
-        (
-            max((step.score for step in steps if step.score is not None), default=0.0),
-            any(step.accepted is True for step in steps),
-            sum(step.tokens_used for step in steps),
-            steps[0].is_correct is True,
+        Try(
+            score=max((step.score for step in steps if step.score is not None), default=0.0),
+            accepted=any(step.accepted is True for step in steps),
+            tokens=sum(step.tokens_used for step in steps),
+            right=steps[0].is_correct is True,
         )
         for _, steps in sorted(rounds.items())
     ]
 
 
+def samples_of(there: dict[str, list[dict[str, Any]]], record: Any) -> list[Try]:
+    """Return the samples that stand in the place of a problem's repair; none where it came to no repair."""
+    return [
+        Try(row["score"], row["accepted"], row["tokens"], row["right"]) for row in there.get(record.question_id, ())
+    ]
+
+
 def chosen(tries: list[Try]) -> bool:
     """Return True if the answer is right: the accepted one, or else the best by score, of equals the earliest."""
-    return max(tries, key=lambda one: (one[1], one[0]))[3]
+    return max(tries, key=lambda one: (one.accepted, one.score)).right
+
+
+def tokens(tries: list[Try]) -> int:
+    """Return the tokens of all tries."""
+    return sum(one.tokens for one in tries)
 
 
 async def write(records: list[Any], there: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> None:
     """Write samples for each problem until one is accepted, judge them, and keep them."""
     model = sampled(chat_model(args.model, seed=args.seed, temperature=0.0, max_output_tokens=args.max_output_tokens))
-    template, judge = (
-        chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", ""), what="prompt", known=("task",))[0],
-        scorer("code"),
-    )
-    room, verifier = asyncio.Semaphore(args.concurrency), passes_visible_tests(Sandbox())
+    template = chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", ""), what="prompt", known=("task",))[0]
+    room, judge, verifier = asyncio.Semaphore(args.concurrency), scorer("code"), passes_visible_tests(Sandbox())
 
     async def one(record: Any) -> None:
         rows: list[dict[str, Any]] = []
@@ -140,14 +153,6 @@ async def write(records: list[Any], there: dict[str, list[dict[str, Any]]], args
         print(f"{len(there)} problems", end="\r", file=sys.stderr, flush=True)
 
     await asyncio.gather(*map(one, records))
-
-
-def share(values: list[bool]) -> str:
-    """Return a share with its interval."""
-    if not values:
-        return "none"
-    low, high = proportion(sum(values), len(values)).ci95
-    return f"{sum(values)} of {len(values)} = {sum(values) / len(values):.1%} ({low:.1%}–{high:.1%})"
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["Row", "add_options", "at_least", "at_most", "finish", "left_out", "machine", "shown", "table"]
+__all__ = ["Row", "add_options", "at_least", "at_most", "finish", "left_out", "machine", "share", "shown", "table"]
 
 
 class Row(TypedDict):
@@ -96,3 +96,13 @@ def machine(packages: Sequence[str] = ()) -> str:
         except PackageNotFoundError:
             found.append(f"no {name}")
     return ", ".join(found)
+
+
+def share(values: Iterable[bool]) -> str:
+    """Return a share with its interval: `12 of 30 = 40.0% (24.6%–57.7%)`."""
+    from redraft.evals.analysis.paired import proportion  # most benchmarks do without the extra `evals`
+
+    listed = [*values]
+    found = proportion(sum(listed), len(listed))
+    low, high = found.ci95
+    return f"{sum(listed)} of {len(listed)} = {found.rate:.1%} ({low:.1%}–{high:.1%})"

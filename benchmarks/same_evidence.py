@@ -25,13 +25,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from redraft import Sandbox, chat_model
-from redraft.evals.analysis.paired import paired, proportion
+from redraft.evals.analysis.paired import paired
 from redraft.evals.run.run_folder import find_runs
 from redraft.nodes.critics.program_critic import PROGRAM_PROMPTS, Computed, read_program
 from redraft.nodes.verify.numeric_answers import extract_number, same_number
 from redraft.nodes.writing.prompts import chat_prompt, reseeded
 from redraft.nodes.writing.replies import read_text
 from redraft.nodes.writing.sampling import sampled
+from rows import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -208,13 +209,6 @@ async def write(missing: list[tuple[Row, int]], there: dict[tuple[str, int], Row
         print(f"{len(there)} programs", end="\r", file=sys.stderr, flush=True)
 
     await asyncio.gather(*(one(row, place) for row, place in missing))
-
-
-def share(values: Iterable[bool]) -> str:
-    """Return a share with its interval: `12 of 30 = 40.0% (24.6–57.7)`."""
-    listed = [*values]
-    low, high = proportion(sum(listed), len(listed)).ci95
-    return f"{sum(listed)} of {len(listed)} = {sum(listed) / len(listed):.1%} ({low:.1%}–{high:.1%})"
 
 
 if __name__ == "__main__":

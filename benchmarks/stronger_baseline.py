@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from redraft.evals.analysis.equal_cost import match_tokens, mean_tokens, shared_ids
-from redraft.evals.analysis.paired import paired, proportion
+from redraft.evals.analysis.paired import paired
 from redraft.evals.run.result_record import Sample
 from redraft.evals.run.run_folder import Run, find_runs
+from rows import share
 
 
 def main() -> None:
@@ -76,14 +77,6 @@ def trial(first: Any, record: Any) -> Any:
     if judged and not any(step.accepted for step in judged):
         log += [step.model_copy(update={"iteration": step.iteration + 1}) for step in record.iterations_log]
     return record.model_copy(update={"iterations_log": log})
-
-
-def share(verdicts: Any) -> str:
-    """Return a share of right answers with its 95% interval."""
-    listed = list(verdicts)
-    found = proportion(sum(listed), len(listed))
-    low, high = found.ci95
-    return f"{sum(listed)} of {len(listed)} = {found.rate:.1%} ({low:.1%}–{high:.1%})"
 
 
 if __name__ == "__main__":

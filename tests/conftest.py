@@ -346,7 +346,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_short_replies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model's replies are short, and the same each time: sampled, one in twenty is talk and no draft."""
     if request.node.get_closest_marker("embedded"):
         from redraft.models import openai_chat

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from ...faces.views.documents import macros
 from ...faces.views.rounds import Rounds, curve_of, place_of
 from ...nodes.runtime.killable import off_loop
-from ...state import Event, Thread
+from ...state import Event
 from ...state.events import ORDER
 from ...state.summary import current_run
 from ...state.threads.snapshots import state_of
@@ -85,7 +85,7 @@ async def _record(engine: Engine, run: Run) -> list[Any]:
     there is none that can be read."""
     try:
         graph = await engine.graphs.reader(await engine.owned.thread(run.caller, run.thread_id))
-        now = await off_loop(state_of, graph, Thread(graph, run.thread_id).config)
+        now = await off_loop(state_of, graph, {"configurable": {"thread_id": run.thread_id}})
     except (NotThereError, ValueError):
         return []
     if run.request.get("input") is not None and (now.metadata or {}).get("run_id") != run.id:
