@@ -112,4 +112,4 @@ class ForeignRuns:
         if not config["configurable"].get("checkpoint_ns"):
             lease.over = over
             if over != lease.given_up:
-                self._leases.look()
+                self._leases.look_for_ends()

@@ -126,6 +126,7 @@ class LeaseKeeper:
         self._ended: dict[str, int] = {}
         """The last tokens of threads that this process ran and runs no more."""
         self._lock = threading.Lock()
+        self._looked = 0.0
         self._queue: SimpleQueue[weakref.ref[Lease] | bool] = SimpleQueue()
         """The leases of runs that are gone; `True` to look at all, `False` to end. Finalisers may put into it."""
         self._keeper: threading.Thread | None = None
@@ -184,9 +185,25 @@ class LeaseKeeper:
         """
         yield from self._claim(thread_id, 0.0)
 
-    def look(self) -> None:
+    def look_for_ends(self) -> None:
         """Have it looked at once which runs have ended."""
         self._queue.put(True)
+
+    def look(self) -> None:
+        """End the runs, before their next steps, that somebody wants to stop, or that another run has followed."""
+        self._looked = time.monotonic()
+        held = self._held()
+        standing = self.leases.standing([lease.fence for lease in held]) if held else {}
+        for lease in held:
+            if lease.fence not in standing:
+                lease.lost = True
+                lease.control.request_drain(TAKEN_OVER)
+            elif standing[lease.fence]:
+                lease.control.request_drain(REQUESTED)
+
+    def has_looked(self, within_s: float) -> bool:
+        """Return True if it was looked within so many seconds who wants the runs of this process to stop."""
+        return time.monotonic() - self._looked < within_s
 
     # which lease it is
 
@@ -257,16 +274,15 @@ class LeaseKeeper:
 
     def _keep(self) -> None:
         """Renew what is held and give up what has ended, until nothing is held."""
-        beat = looked = idle = time.monotonic()
+        beat = idle = time.monotonic()
         while (gone := self._awaited()) is not None:
             now = time.monotonic()
             try:
                 if self._give_up(gone) or now - beat > BEAT_S:
                     self._renew()
                     beat = now
-                if now - looked >= LOOK_S:
-                    self._look()
-                    looked = now
+                if not self.has_looked(LOOK_S):
+                    self.look()
             except Exception:
                 # The database may come back; until then a lease holds as long as it was taken for.
                 LOG.exception("the leases of threads can't be renewed")
@@ -316,17 +332,6 @@ class LeaseKeeper:
             self.leases.renew([lease.fence for lease in held], LEASE_S)
             for lease in held:
                 lease.sure_until = sure_until
-
-    def _look(self) -> None:
-        """End the runs, before their next steps, that somebody wants to stop, or that another run has followed."""
-        held = self._held()
-        standing = self.leases.standing([lease.fence for lease in held]) if held else {}
-        for lease in held:
-            if lease.fence not in standing:
-                lease.lost = True
-                lease.control.request_drain(TAKEN_OVER)
-            elif standing[lease.fence]:
-                lease.control.request_drain(REQUESTED)
 
     def _held(self) -> list[Lease]:
         with self._lock:

@@ -10,14 +10,13 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from langgraph.runtime import RunControl
 
 from ..dual import Do, adrive, do, drive
-from ..storage.lease_keeper import LOOK_S, REQUESTED, TAKEN_OVER, Lease, LeaseKeeper, control_of, works
+from ..storage.lease_keeper import LOOK_S, REQUESTED, Lease, LeaseKeeper, control_of, works
 from ..storage.leases import BusyThreadError, Leases, Runner
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["BusyThreadError", "LeaseHolder", "RunLease", "StopControl", "leased", "leases_of", "request_stop"]
 
 LOG = logging.getLogger("redraft")
+
+SHARED_S = 0.1
+"""What a process has read of its leases holds for all its runs for so long: many at once ask ten times a second."""
 
 # Weak: a saver that nobody uses any more goes, and its leases with it.
 _OF_OTHER_SAVERS: WeakKeyDictionary[Any, LeaseKeeper] = WeakKeyDictionary()
@@ -54,46 +56,21 @@ class StopControl(RunControl):
     """LangGraph's control of one run: somebody who wants the run to stop ends it by `request_drain`.
 
     Args:
-        alook: Returns why the run is to stop, or `None`; awaited, since LangGraph reads a control in the event loop,
-            where nothing may block.
-    """
-
-    def __init__(self, alook: Callable[[], Awaitable[str | None]] | None = None) -> None:
-        super().__init__()
-        self._alook = alook
-
-    async def refresh(self) -> None:
-        """Read who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
-        if self.drain_reason is not None or self._alook is None:
-            return
-        try:
-            reason = await self._alook()
-        except Exception:
-            # A run that works does not end because nobody could look.
-            LOG.exception("who is asked to stop can't be read")
-        else:
-            if reason is not None:
-                self.request_drain(reason)
-
-
-class LookingControl(StopControl):
-    """A control that is looked at anew whenever LangGraph reads it, between two steps.
-
-    Args:
-        look: Returns why the run is to stop, or `None`; by a sync run.
-        alook: The same, awaited.
+        look: Looks who wants to, whenever LangGraph reads the control between two steps; by a sync run.
+        alook: The same, awaited by `refresh`: LangGraph reads a control in the event loop, where nothing may block.
         outer: Of the run that this one is a part of: the two stop together.
     """
 
     def __init__(
         self,
-        look: Callable[[], str | None] | None = None,
+        look: Callable[[], None] | None = None,
         *,
-        alook: Callable[[], Awaitable[str | None]] | None = None,
+        alook: Callable[[], Awaitable[None]] | None = None,
         outer: RunControl | None = None,
     ) -> None:
-        super().__init__(alook)
+        super().__init__()
         self._look = look
+        self._alook = alook
         self._outer = outer
 
     def request_drain(self, reason: str = "shutdown") -> None:
@@ -109,14 +86,20 @@ class LookingControl(StopControl):
             if self._outer is not None and self._outer.drain_requested:
                 # By `super`: the outer run knows already.
                 super().request_drain(self._outer.drain_reason or "shutdown")
-            elif self._look is not None and (reason := self._look()):
-                self.request_drain(reason)
+            elif self._look is not None:
+                self._look()
         return self.drain_reason is not None
 
     async def refresh(self) -> None:
+        """Look who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
         if isinstance(self._outer, StopControl):
             await self._outer.refresh()
-        await super().refresh()
+        if self.drain_reason is None and self._alook is not None:
+            try:
+                await self._alook()
+            except Exception:
+                # A run that works does not end because nobody could look.
+                LOG.exception("who is asked to stop can't be read")
 
 
 # Weak: a control lives as long as its run.
@@ -136,15 +119,15 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
     Raises:
         BusyThreadError: Somebody runs the thread right now.
     """
-    keeper, held = _keeper_of(saver), list[Lease]()
-    control = LookingControl(lambda: _stop_reason(keeper.leases.standing([held[0].fence]), held[0]), outer=outer)
-    held.append(drive(keeper.take(Lease(thread_id, control))))
-    _CONTROLS[held[0].token] = control
-    keeper.enter(held[0])
+    keeper = _keeper_of(saver)
+    control = StopControl(keeper.look, outer=outer)
+    lease = drive(keeper.take(Lease(thread_id, control)))
+    _CONTROLS[lease.token] = control
+    keeper.enter(lease)
     try:
         yield control
     finally:
-        keeper.leave(held[0]).make()
+        keeper.leave(lease).make()
 
 
 class LeaseHolder:
@@ -174,20 +157,12 @@ class LeaseHolder:
         Raises:
             BusyThreadError: Somebody runs the thread right now, and `wait` is not set.
         """
-        held: list[Lease] = []
-
-        async def look() -> str | None:
-            leases, here = self._keeper.leases, asyncio.get_running_loop()
-            read = partial(leases.standing, [held[0].fence])
-            standing = await here.run_in_executor(leases.db_executor, read) if leases.db_executor else read()
-            return _stop_reason(standing, held[0])
-
-        control = StopControl(look) if outer is None else LookingControl(alook=look, outer=outer)
+        control = StopControl(alook=self._look, outer=outer)
         while True:
             taking = asyncio.ensure_future(adrive(self._keeper.take(Lease(thread_id, control))))
             try:
                 # Shielded: a write that is under way can't be called back, so that its lease is given back instead.
-                held.append(await asyncio.shield(taking))
+                lease = await asyncio.shield(taking)
             except BusyThreadError:
                 if not wait:
                     raise
@@ -197,12 +172,20 @@ class LeaseHolder:
             else:
                 break
             await asyncio.sleep(LOOK_S)
-        _CONTROLS[held[0].token] = control
-        self._keeper.enter(held[0])
+        _CONTROLS[lease.token] = control
+        self._keeper.enter(lease)
         try:
             yield control
         finally:
-            await self._release(held[0])
+            await self._release(lease)
+
+    async def _look(self) -> None:
+        """Look who wants the runs of this process to stop, unless another of them has just done it."""
+        executor = self._keeper.leases.db_executor
+        if executor is None:
+            self._keeper.look()
+        elif len(self._keeper.runs) == 1 or not self._keeper.has_looked(SHARED_S):
+            await asyncio.get_running_loop().run_in_executor(executor, self._keeper.look)
 
     async def _release(self, lease: Lease | None = None, *, after: asyncio.Future[Lease] | None = None) -> None:
         """Give a lease back, also where the run is cancelled meanwhile: one that stays would keep the thread busy for
@@ -283,9 +266,3 @@ def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | 
     if control := _CONTROLS.get(runner.token):
         control.request_drain(REQUESTED)
     return runner
-
-
-def _stop_reason(standing: dict[int, bool], lease: Lease) -> str | None:
-    if lease.fence not in standing:
-        return TAKEN_OVER
-    return REQUESTED if standing[lease.fence] else None
