@@ -178,12 +178,12 @@ class Engine:
             )
             self.known.add(run)
             # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self.tending.note(run, after_s=submission.after_s, new=new)
+            await self.tending.note(run, after_s=submission.after_s, thread_at=record.created_at if new else None)
         if submission.after_s:
             asyncio.get_running_loop().call_later(
                 submission.after_s, lambda: self.background.do(self._begin_waiting(run))
             )
-        else:
+        elif self.settings.work:
             await self._begin_waiting(run)
         return run
 

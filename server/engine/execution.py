@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage, BaseMessageChunk
@@ -118,7 +119,7 @@ class Execution:
             run.here, run.status = False, "pending"
             # If this can't be written, the silence of this process tells others as much.
             with suppress(Exception):
-                await self._change(run, at, status="pending", process="")
+                await self._change(run, status="pending", process="")
             run.wake()
             return
         if run.error is not None:
@@ -128,13 +129,11 @@ class Execution:
         try:
             if run.stateless and not lost:
                 await self._engine.owned.erase(run.thread_id)
-            else:
-                standing = {"success": "idle", "timeout": "error"}.get(status, status)
-                if await self._change(run, at, status=status, error=run.error, process=""):
-                    changed = {"status": standing} if began else {}
-                    await self._engine.db.write(self._engine.records.change_thread, run.thread_id, now=at, **changed)
-            if not lost:
                 await self._engine.db.write(self._engine.records.usage.forget, run.id)
+            else:
+                standing = {"success": "idle", "timeout": "error"}.get(status, status) if began else None
+                end = partial(self._engine.records.end_run, run, status, now=at)
+                await self._engine.db.write(end, held_by=this_process(), standing=standing)
         except Exception:
             LOG.exception("how run %s ended can't be written down", run.id)
         # Only now: who is told of the end finds it in the database, and counted.
@@ -166,11 +165,9 @@ class Execution:
             # A server that had other models began it; the record says in what the graph of this one differs.
             return await self._engine.graphs.assistant(run.assistant, run.model, run.options)
 
-    async def _change(self, run: Run, at: str | None = None, **changes: Any) -> bool:
-        at = at or now()
-        return await self._engine.db.write(
-            self._engine.records.change_run, run.id, now=at, held_by=this_process(), **changes
-        )
+    async def _change(self, run: Run, **changes: Any) -> None:
+        change = partial(self._engine.records.change_run, run.id, now=now(), held_by=this_process())
+        await self._engine.db.write(change, **changes)
 
 
 def _config(run: Run, recipe: RunConfig | None) -> RunnableConfig:

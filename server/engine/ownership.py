@@ -17,9 +17,10 @@ from .requests import can_be_id, checked_id
 from .runs import Caller, NotThereError, TakenError
 from .thread_records import ThreadRecord
 
-__all__ = ["LOCAL", "OwnedThreads"]
+__all__ = ["IN_USE", "LOCAL", "OwnedThreads"]
 
 LOCAL = Caller("local")
+IN_USE = "this thread id is in use"
 FEW = 20
 """So many threads are looked up one by one; for more, all that have not ended are looked through."""
 
@@ -49,22 +50,23 @@ class OwnedThreads:
         existing = None if thread_id is None else await self.find(caller, checked_id(thread_id))
         if existing is not None:
             if if_exists != "do_nothing":
-                raise TakenError("this thread id is in use")
+                raise TakenError(IN_USE)
             return existing
-        return await self._made(caller, thread_id, metadata=metadata, assistant=assistant)
-
-    async def _made(
-        self, caller: Caller, thread_id: str | None, *, metadata: Mapping[str, Any] | None, assistant: str | None
-    ) -> ThreadRecord:
-        """Note a thread that is none of the caller's by now as theirs, and return it."""
-        at = now()
-        record = ThreadRecord(thread_id or str(uuid.uuid4()), caller.id, assistant, metadata or {}, "idle", at, at)
-        # What the shell or Python made is not this caller's to take; who needs no token has all of that by now.
-        others = thread_id is not None and caller != LOCAL and await self._saver.runs.aget(thread_id) is not None
+        record = await self._new(caller, thread_id, metadata=metadata, assistant=assistant)
         # The insert decides: another request may have been quicker since the look before it.
-        if others or not await self._db.write(self._db.records.add_thread, record):
-            raise TakenError("this thread id is in use")
+        if not await self._db.write(self._db.records.add_thread, record):
+            raise TakenError(IN_USE)
         return record
+
+    async def _new(
+        self, caller: Caller, thread_id: str | None, *, assistant: str | None, metadata: Mapping[str, Any] | None = None
+    ) -> ThreadRecord:
+        """Return the record of a thread that is none of the caller's by now, which is to be noted as theirs."""
+        # What the shell or Python made is not this caller's to take; who needs no token has all of that by now.
+        if thread_id is not None and caller != LOCAL and await self._saver.runs.aget(thread_id) is not None:
+            raise TakenError(IN_USE)
+        at = now()
+        return ThreadRecord(thread_id or str(uuid.uuid4()), caller.id, assistant, metadata or {}, "idle", at, at)
 
     async def thread(self, caller: Caller, thread_id: str) -> ThreadRecord:
         """Return a thread of the caller's.
@@ -155,7 +157,8 @@ class OwnedThreads:
     async def thread_for(
         self, caller: Caller, thread_id: str | None, assistant: str, if_not_exists: str
     ) -> tuple[ThreadRecord, bool]:
-        """Return the thread of a run, and whether it was made: without an id, and also with one where it may be.
+        """Return the thread of a run, and whether it is new: without an id, and also with one where it may be. Who
+        notes the run notes that one too.
 
         Raises:
             BadRequestError: The id is none.
@@ -164,7 +167,7 @@ class OwnedThreads:
         """
         record = None if thread_id is None else await self.find(caller, checked_id(thread_id))
         if record is None and (thread_id is None or if_not_exists == "create"):
-            return await self._made(caller, thread_id, metadata=None, assistant=assistant), True
+            return await self._new(caller, thread_id, assistant=assistant), True
         if record is None:
             raise NotThereError("there is no such thread")
         if record.assistant != assistant:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .tables import Tables
 
-__all__ = ["CHANNEL", "END", "SET_UP_RELAY", "RelayRecords", "SentEvent", "Wish"]
+__all__ = ["CHANNEL", "END", "SET_UP_RELAY", "TELL_QUEUED", "RelayRecords", "SentEvent", "Wish"]
 
 SET_UP_RELAY = (
     """CREATE TABLE IF NOT EXISTS served_wishes (
@@ -30,6 +30,7 @@ SET_UP_RELAY = (
 )
 CHANNEL = "redraft_served"
 """Of `NOTIFY`: `queued`; `wish`, `sent` or `ended` with the id of the run; `moved` with that of the thread."""
+TELL_QUEUED = f"pg_notify('{CHANNEL}', 'queued')"
 END = -1
 """Number of what a run ended with, which stands beside its events."""
 KEPT_S = 60.0

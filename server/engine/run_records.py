@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from .relay_records import TELL_QUEUED
 from .runs import ENDED, Caller, Run
 from .tables import Tables
+from .usage_records import FORGET_USAGE
 
 __all__ = ["IN_FLIGHT", "SET_UP_RUNS", "RunRecords"]
 
@@ -68,6 +70,25 @@ CLAIM_ONE = (
 )
 """Claims one run out of turn, to end it."""
 
+END_RUN = (
+    "UPDATE served_runs SET status = %(status)s, error = %(error)s, process = '', updated_at = %(now)s "
+    "WHERE run_id = %(run_id)s AND process = %(held_by)s RETURNING run_id"
+)
+END_ON_THREAD = (
+    "UPDATE served_threads SET status = coalesce(%(standing)s, status), updated_at = %(now)s "
+    "WHERE thread_id = %(thread_id)s AND {found} RETURNING thread_id"
+)
+
+ADD_RUN = (
+    f"INSERT INTO served_runs ({RUN_COLUMNS}) "
+    f"SELECT {', '.join(f'%({name})s' for name in RUN_COLUMNS.split(', '))} WHERE {{found}}"
+)
+ADD_ITS_THREAD = (
+    "INSERT INTO served_threads (thread_id, owner, assistant, metadata, status, created_at, updated_at) VALUES "
+    "(%(thread_id)s, %(owner)s, %(assistant)s, %(nothing)s, 'idle', %(thread_at)s, %(thread_at)s) "
+    "ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id"
+)
+
 SET_UP_RUNS = (
     """CREATE TABLE IF NOT EXISTS served_runs (
         run_id TEXT {bytewise} PRIMARY KEY,
@@ -96,9 +117,14 @@ SET_UP_RUNS = (
 class RunRecords(Tables):
     """The runs of all callers, and the turns of these."""
 
-    def add_run(self, run: Run) -> None:
-        places = ", ".join(f"%({name})s" for name in RUN_COLUMNS.split(", "))
-        statement = f"INSERT INTO served_runs ({RUN_COLUMNS}) VALUES ({places}) RETURNING run_id"  # noqa: S608
+    def add_run(self, run: Run, *, thread_at: str | None = None, tell: bool = False) -> bool:
+        """Note a run; `False` where its thread is to be noted too, and the id is in use.
+
+        Args:
+            run: The run.
+            thread_at: When its thread was made, which is noted with it; `None`: it is there.
+            tell: Tell other processes, where they can hear it.
+        """
         values = {
             **run.__dict__,
             "run_id": run.id,
@@ -108,8 +134,14 @@ class RunRecords(Tables):
             "error": None if run.error is None else self.encoded(run.error),
             "stateless": int(run.stateless),
             "begun": int(run.begun),
+            "thread_at": thread_at,
+            "nothing": self.encoded({}),
         }
-        self.query(statement, {name: values[name] for name in RUN_COLUMNS.split(", ")})
+        told = f", {TELL_QUEUED}" if tell and self.has_channel else ""
+        add = f"{ADD_RUN} RETURNING run_id{told}"
+        if thread_at is None:
+            return bool(self.query(add.format(found="TRUE"), values))
+        return self.together(ADD_ITS_THREAD, add, values=values)
 
     def run(self, run_id: str) -> Run | None:
         return next(iter(self._runs("run_id = %(run_id)s", run_id=run_id)), None)
@@ -182,21 +214,35 @@ class RunRecords(Tables):
             {"thread_id": thread_id},
         )
 
-    def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> bool:
-        """Write some of `status`, `error`, `begun` and `process`.
-
-        Returns:
-            `False` where `held_by` is given and another process has the run by now; nothing is written then.
-        """
+    def change_run(self, run_id: str, *, now: str, held_by: str | None = None, **changes: Any) -> None:
+        """Write some of `status`, `error`, `begun` and `process`; nothing where `held_by` is given and another process
+        has the run by now."""
         if changes.get("error") is not None:
             changes["error"] = self.encoded(changes["error"])
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
         which = "run_id = %(run_id)s" + ("" if held_by is None else " AND process = %(held_by)s")
-        rows = self.query(
+        self.query(
             f"UPDATE served_runs SET {columns}, updated_at = %(now)s WHERE {which} RETURNING run_id",  # noqa: S608
             {**changes, "now": now, "run_id": run_id, "held_by": held_by},
         )
-        return bool(rows)
+
+    def end_run(self, run: Run, status: str, *, now: str, held_by: str, standing: str | None) -> None:
+        """Write down how a run ended and how its thread stands, and forget the sum of what it used; nothing of that
+        where another process has the run by now.
+
+        Args:
+            run: The run, with its error.
+            status: How it ended.
+            now: When.
+            held_by: The process that had it.
+            standing: Of the thread; `None` where the run did not begin.
+        """
+        values = {
+            **{"run_id": run.id, "thread_id": run.thread_id, "held_by": held_by, "now": now},
+            **{"status": status, "standing": standing},
+            "error": None if run.error is None else self.encoded(run.error),
+        }
+        self.together(END_RUN, END_ON_THREAD, FORGET_USAGE, values=values)
 
     def remove_run(self, run_id: str) -> None:
         self.query("DELETE FROM served_runs WHERE run_id = %(run_id)s RETURNING run_id", {"run_id": run_id})

@@ -27,6 +27,23 @@ class Tables:
         """True where processes can tell each other something through the database."""
         self._vault = saver.vault
 
+    def together(self, first: str, *others: str, values: Mapping[str, Any]) -> bool:
+        """Execute a statement, and others where it finds a row: in PostgreSQL as one. Return whether it found one.
+
+        Args:
+            first: The statement.
+            others: Those that follow; `{found}` in each is the condition that the first has found a row.
+            values: Their parameters.
+        """
+        if not self.has_channel:
+            found = bool(self.query(first, values))
+            for other in others if found else ():
+                self.query(other.format(found="TRUE"), values)
+            return found
+        parts = [first, *(other.format(found="EXISTS (SELECT 1 FROM part0)") for other in others)]
+        named = ", ".join(f"part{number} AS ({part})" for number, part in enumerate(parts))
+        return bool(self.query(f"WITH {named} SELECT 1 FROM part0", values))  # noqa: S608
+
     def clock(self) -> float:
         """Return the time as the database has it, which is the same for all servers, whatever their own clocks say."""
         return float(self.query(f"SELECT {self.clock_sql}", {})[0][0])

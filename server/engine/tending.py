@@ -10,8 +10,9 @@ from ...state import BusyThreadError
 from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
+from .ownership import IN_USE
 from .relay_records import CHANNEL
-from .runs import LOG, Run
+from .runs import LOG, Run, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -105,18 +106,24 @@ class Tending:
         if self._engine.settings.default_ttl is not None:
             self.lasting.do(self._sweep())
 
-    async def note(self, run: Run, *, after_s: float = 0, new: bool = False) -> None:
+    async def note(self, run: Run, *, after_s: float = 0, thread_at: str | None = None) -> None:
         """Keep a new run, which waits for whoever claims it, or first until so many seconds are over.
 
         Args:
             run: The run.
             after_s: The seconds.
-            new: Whether its thread was made for it.
+            thread_at: When its thread was made for it, which is noted too; `None`: it is there.
+
+        Raises:
+            TakenError: The id of that thread is in use by now.
         """
         if after_s:
             run.beat = await self._engine.db.read(self._engine.records.clock) + after_s
-        run.request = {**run.request, STOOD: None if new else await self._stands(run.thread_id)}
-        await self._engine.db.write(self._engine.records.add_run, run)
+        run.request = {**run.request, STOOD: await self._stands(run.thread_id) if thread_at is None else None}
+        # A process that executes none leaves it to the others at once.
+        tell = not self._engine.settings.work and not after_s
+        if not await self._engine.db.write(self._engine.records.add_run, run, thread_at=thread_at, tell=tell):
+            raise TakenError(IN_USE)
 
     async def _take_over(self) -> None:
         """Return the runs of dead processes to the queue, end those of which too many have died, and begin what may

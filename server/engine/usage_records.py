@@ -6,7 +6,7 @@ from ...state import Usage
 from ...state.usage import NO_USAGE
 from .tables import Tables
 
-__all__ = ["SET_UP_USAGE", "UsageRecords"]
+__all__ = ["FORGET_USAGE", "SET_UP_USAGE", "UsageRecords"]
 
 SET_UP_USAGE = """CREATE TABLE IF NOT EXISTS served_usage (
         scope TEXT {bytewise} NOT NULL,
@@ -33,6 +33,8 @@ ADD = (
     "ON CONFLICT (scope, day) DO UPDATE SET "
     f"{', '.join(f'{name} = served_usage.{name} + excluded.{name}' for name in FIELDS)} RETURNING scope"
 )
+
+FORGET_USAGE = "DELETE FROM served_usage WHERE scope = 'run:' || %(run_id)s AND {found} RETURNING scope"
 
 
 class UsageRecords(Tables):
@@ -65,9 +67,7 @@ class UsageRecords(Tables):
 
     def forget(self, run_id: str) -> None:
         """Forget the sum of a run that has ended; what its caller used stays."""
-        self.write_lightly(
-            "DELETE FROM served_usage WHERE scope = %(scope)s RETURNING scope", {"scope": f"run:{run_id}"}
-        )
+        self.write_lightly(FORGET_USAGE.format(found="TRUE"), {"run_id": run_id})
 
     def forget_past(self) -> None:
         """Forget the sums of past days."""
