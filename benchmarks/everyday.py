@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from redraft import build_adaptive_graph, build_refine_graph, build_writing_graph, chat_model, verifier_critic
-from redraft.evals.analysis.paired import proportion
 from redraft.nodes import AdaptiveWriter, Arm
 from redraft.nodes.generate import CHECKED_GENERATE_PROMPT
 from redraft.nodes.mending.ladder import accepted_edit, wishes
@@ -41,10 +40,11 @@ from redraft.nodes.verify.verifiers import verifier
 from redraft.nodes.writing.prompts import PromptedModel
 from redraft.nodes.writing.sampling import sampled
 from redraft.state.summary import attempts
+from rows import share
 from scipy.stats import permutation_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -260,13 +260,6 @@ def against(
     spent = fmean(used for used, _ in ended.values())
     print(f"{name}, {most} drafts at most: {share(right for _, right in ended.values())} at {spent:.0f} tokens a task;")
     print(f"  refine {np.mean(differences):+.3f}, {len(tasks)} tasks, sign flips: p = {test.pvalue:.2g}")
-
-
-def share(values: Iterable[bool]) -> str:
-    """Return a share with its interval: `12 of 30, 40% (25–58%)`."""
-    listed = [*values]
-    low, high = proportion(sum(listed), len(listed)).ci95
-    return f"{sum(listed)} of {len(listed)}, {sum(listed) / max(1, len(listed)):.0%} ({low:.0%}–{high:.0%})"
 
 
 if __name__ == "__main__":

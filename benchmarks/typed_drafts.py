@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from redraft import build_refine_graph, chat_model
-from redraft.evals.analysis.paired import proportion
 from redraft.nodes.verify.answer_type import AnswerType
 from redraft.state.summary import attempts
+from rows import share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 Row = dict[str, Any]
 WAYS = ("words", "both", "request")
@@ -136,13 +136,6 @@ def mean(values: Sequence[float]) -> str:
     drawn = np.random.default_rng(1).choice(values, (10_000, len(values))).mean(axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return f"{fmean(values):.4g} ({low:.4g}–{high:.4g})"
-
-
-def share(values: Iterable[bool]) -> str:
-    """Return a share with its interval: `12 of 30, 40% (25–58%)`."""
-    listed = [*values]
-    low, high = proportion(sum(listed), len(listed)).ci95
-    return f"{sum(listed)} of {len(listed)}, {sum(listed) / max(1, len(listed)):.0%} ({low:.0%}–{high:.0%})"
 
 
 if __name__ == "__main__":

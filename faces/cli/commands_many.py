@@ -134,7 +134,8 @@ def _read(path: Path) -> list[Any]:
         except (ValueError, RecursionError) as error:
             raise BadInputError(f"{path}, line {number}: not JSON: {error}") from None
         if not isinstance(row.get("task"), str):
-            raise BadInputError(f"{path}, line {number}: it has no `task`")
+            what = "its `task` is no text" if "task" in row else "it has no `task`"
+            raise BadInputError(f"{path}, line {number}: {what}")
         tasks.append({name: row[name] for name in ("id", "task", "draft", "require", "limits") if name in row})
     return tasks
 

@@ -192,8 +192,8 @@ def show_history(
     if facts["ours"]:
         spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
         spent += [*cost_words(facts), seconds(facts["total_seconds"])]
-        reason = facts["stop_reason"]
-        screen.line(("in all: ", "bold"), " · ".join(spent), " · ", (reason or "unfinished", reason_style(reason)))
+        ending = [" · ", (reason, reason_style(reason))] if (reason := facts["stop_reason"]) else []
+        screen.line(("in all: ", "bold"), " · ".join(spent), *ending)
     show_requirements(screen, facts["requirements"])
     if steps and not steps[-1].stop_reason:
         show_next(screen, thread_id, db=db)

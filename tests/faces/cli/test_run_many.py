@@ -40,7 +40,8 @@ def test_many_tasks_are_run_by_one_command(
 
     for text, says in (
         ("", "holds no task"),
-        ('{"task": "x"}\n{"task": 3}\n', "line 2: it has no `task`"),
+        ('{"task": "x"}\n{"task": 3}\n', "line 2: its `task` is no text"),
+        ('{"task": "x"}\n{"tasks": "y"}\n', "line 2: it has no `task`"),
         ('{"task": "x"\n', "line 1: not JSON"),
     ):
         (tmp_path / "bad.jsonl").write_text(text)
