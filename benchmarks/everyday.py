@@ -163,7 +163,7 @@ def told_of(output: dict[str, Any], given: Row | None) -> Row:
 def report(rows: Sequence[Row], runs: dict[tuple[str, str, int], Row], *, rounds: int) -> None:
     """Print a line for each method, what each rung mended, and the comparison with samples."""
     print(f"{platform.machine()}, Python {platform.python_version()}; {len(rows)} tasks, {rounds} rounds at most\n")
-    print(f"{'method':10} {'n':>4}  {'accepted':24} {'at first':24} {'rejected firsts mended':26} tokens  stopped as")
+    print(f"{'method':10} {'n':>4}  {'accepted':32} {'at first':32} {'rejected firsts mended':32} tokens  stopped as")
     ids = {row["id"] for row in rows}
     by_method = {name: [row for (one, task, _), row in runs.items() if one == name and task in ids] for name in METHODS}
     for name, done in by_method.items():
@@ -179,7 +179,7 @@ def report(rows: Sequence[Row], runs: dict[tuple[str, str, int], Row], *, rounds
             f"{reason} {count}" for reason, count in Counter(r["stop_reason"] for r in done).most_common()
         )
         tokens = fmean(row["tokens"] for row in done)
-        print(f"{name:10} {len(done):>4}  {cells[0]:24} {cells[1]:24} {cells[2]:26} {tokens:6.0f}  {stops}")
+        print(f"{name:10} {len(done):>4}  {cells[0]:32} {cells[1]:32} {cells[2]:32} {tokens:6.0f}  {stops}")
     rungs = Counter[str]()
     tried = Counter[str]()
     cost = Counter[str]()

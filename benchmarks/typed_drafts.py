@@ -108,7 +108,7 @@ def report(rows: Sequence[Row], runs: dict[tuple[str, str, int], Row], ways: Seq
         if all((way, row["id"], seed) in runs for way in ways)
     ]
     print(f"{len(shared)} runs each, of {len({task for task, _ in shared})} tasks\n")
-    print(f"{'way':8} {'first draft fits':24} {'answer fits':24} {'model calls':20} tokens")
+    print(f"{'way':8} {'first draft fits':32} {'answer fits':32} {'model calls':20} tokens")
     for way in ways:
         done = [runs[way, task, seed] for task, seed in shared]
         by_task = [[runs[way, *key] for key in shared if key[0] == row["id"]] for row in rows]
@@ -118,7 +118,7 @@ def report(rows: Sequence[Row], runs: dict[tuple[str, str, int], Row], ways: Seq
             mean([fmean(calls(run) for run in listed) for listed in by_task if listed]),
             mean([fmean(tokens(run) for run in listed) for listed in by_task if listed]),
         ]
-        print(f"{way:8} {cells[0]:24} {cells[1]:24} {cells[2]:20} {cells[3]}")
+        print(f"{way:8} {cells[0]:32} {cells[1]:32} {cells[2]:20} {cells[3]}")
 
 
 def calls(run: Row) -> int:
