@@ -122,7 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
             (tokens, computed), (whole, read) = (summed(models, first) for first in (FIRST_ROUND, 0))
             possible = sum(one.possible() for one in models) / len(models)
             note = f"{computed:,} of {tokens:,} tokens computed, {read:,} of {whole:,} in the whole run"
-            note += f"; earlier prompts hold {possible:.2f}"
+            longest = max(one["input_tokens"] for model in models for one in model._read)
+            note += f"; earlier prompts hold {possible:.2f}; the longest has {longest:,} tokens"
             share = 1 - computed / tokens
             if slots != "1" and task >= 4000 and given.draft <= 400:
                 rows.append(at_least(what, share, 0.7, note=note))

@@ -7,6 +7,10 @@ is told what failed. Here each problem that came to the repair gets samples in i
 and prompt, judged by the same visible tests; the first that they accept is the answer, or else the best by their score,
 of equals the earliest. Two samples take more tokens than the repair, so the comparison favours them. They are kept in
 `--out`. Without `--model` nobody is asked, and problems whose samples are missing are left out.
+
+`--different` asks another question: do different prompts find what one prompt does not? Each problem whose draft the
+visible tests rejected gets, in the place of its three samples, one with a plan first, one that works the given example
+out first, and one at a temperature of 1. Both ways are without the repair then.
 """
 
 from __future__ import annotations
@@ -32,7 +36,10 @@ from rows import share
 
 LAST = sum(arm.tries for arm in CODE_ARMS)
 """The round of the repair."""
-SAMPLES = 2
+PLAN = "\n\nFirst write a plan of three lines as comments, then the function."
+EXAMPLE = "\n\nFirst work the given example out step by step in comments, then write the function."
+SAME, DIFFERENT = [("", 0.7)] * 2, [(PLAN, 0.7), (EXAMPLE, 0.7), ("", 1.0)]
+"""What stands behind the prompt of each try, and its temperature."""
 
 
 class Try(NamedTuple):
@@ -53,36 +60,41 @@ async def main() -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default 1, as of the records")
     parser.add_argument("--max-output-tokens", type=int, default=500, metavar="N", help="default 500")
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="default 8")
+    parser.add_argument("--different", action="store_true", help="other prompts in the place of the samples")
     parser.add_argument("--out", type=Path, help="a line for each sample that is written now")
     args = parser.parse_args()
     records = next((run.records for run in find_runs([args.folder]) if run.info.method == "adaptive"), None)
     if records is None:
         raise SystemExit(f"{args.folder} has no records of adaptive")
-    late = {record.question_id for record in records if record.num_iterations == LAST}
+    first = 1 if args.different else LAST
+    late = {record.question_id for record in records if record.num_iterations >= first}
     lines = args.out.read_text(encoding="utf-8").splitlines() if args.out and args.out.exists() else []
     there: dict[str, list[dict[str, Any]]] = {}
     for row in map(json.loads, lines):
         there.setdefault(row["id"], []).append(row)
     if args.model:
-        await write([one for one in records if one.question_id in late - there.keys()], there, args)
+        await write([one for one in records if one.question_id in late - there.keys()], there, args, first)
     known = [record for record in records if record.question_id not in late - there.keys()]
-    compare("all problems", known, there)
-    compare("those that came to the repair", [record for record in known if record.question_id in late], there)
+    which = ("with the samples", "with different ones") if first == 1 else ("with the repair", "with samples")
+    compare("all problems", known, there, first, which)
+    rest = "those whose draft was rejected" if first == 1 else "those that came to the repair"
+    compare(rest, [record for record in known if record.question_id in late], there, first, which)
 
 
-def compare(what: str, records: list[Any], there: dict[str, list[dict[str, Any]]]) -> None:
-    """Print how many are right, and what they cost, with the repairs and with samples in their place."""
-    ours = [tries_of(record) for record in records]
-    theirs = [[*tries[:LAST], *samples_of(there, one)] for one, tries in zip(records, ours, strict=True)]
-    if any(chosen(tries) != (one.is_correct is True) for one, tries in zip(records, ours, strict=True)):
+def compare(
+    what: str, records: list[Any], there: dict[str, list[dict[str, Any]]], first: int, which: tuple[str, str]
+) -> None:
+    """Print how many are right, and what they cost, with the recorded tries from this round on and with others."""
+    whole = [tries_of(record) for record in records]
+    if any(chosen(tries) != (one.is_correct is True) for one, tries in zip(records, whole, strict=True)):
         raise SystemExit("the rule picks other answers than the run did")
     if not records:
         print(f"{what}: none")
         return
+    ours = [tries[:LAST] for tries in whole] if first == 1 else whole
+    theirs = [[*tries[:first], *samples_of(there, one)] for one, tries in zip(records, whole, strict=True)]
     change = paired([*map(chosen, theirs)], [*map(chosen, ours)])
-    print(
-        f"{what}: with the repair {share(map(chosen, ours))}, with samples in its place {share(map(chosen, theirs))};"
-    )
+    print(f"{what}: {which[0]} {share(map(chosen, ours))}, {which[1]} in their place {share(map(chosen, theirs))};")
     print(f"  alone right {change.fixed} and {change.broken}, p = {change.mcnemar_p:.2g};", end=" ")
     print("tokens a problem {:,.0f} and {:,.0f}".format(*(fmean(map(tokens, way)) for way in (ours, theirs))))
 
@@ -104,7 +116,7 @@ def tries_of(record: Any) -> list[Try]:
 
 
 def samples_of(there: dict[str, list[dict[str, Any]]], record: Any) -> list[Try]:
-    """Return the samples that stand in the place of a problem's repair; none where it came to no repair."""
+    """Return what was written now for a problem; nothing where it did not come to that."""
     return [
         Try(row["score"], row["accepted"], row["tokens"], row["right"]) for row in there.get(record.question_id, ())
     ]
@@ -120,18 +132,24 @@ def tokens(tries: list[Try]) -> int:
     return sum(one.tokens for one in tries)
 
 
-async def write(records: list[Any], there: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> None:
+async def write(
+    records: list[Any], there: dict[str, list[dict[str, Any]]], args: argparse.Namespace, first: int
+) -> None:
     """Write samples for each problem until one is accepted, judge them, and keep them."""
-    model = sampled(chat_model(args.model, seed=args.seed, temperature=0.0, max_output_tokens=args.max_output_tokens))
-    template = chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", ""), what="prompt", known=("task",))[0]
+    model = chat_model(args.model, seed=args.seed, temperature=0.0, max_output_tokens=args.max_output_tokens)
+    ways = [
+        (sampled(model, temperature), template)
+        for behind, temperature in (DIFFERENT if args.different else SAME)
+        for template in chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", behind), what="prompt", known=("task",))
+    ]
     room, judge, verifier = asyncio.Semaphore(args.concurrency), scorer("code"), passes_visible_tests(Sandbox())
 
     async def one(record: Any) -> None:
         rows: list[dict[str, Any]] = []
-        messages = template.format_messages(task=record.question)
         async with room:
-            for number in range(LAST, LAST + SAMPLES):
-                reply = await reseeded(model, number, messages).ainvoke(messages)
+            for number, (sampler, template) in enumerate(ways, first):
+                messages = template.format_messages(task=record.question)
+                reply = await reseeded(sampler, number, messages).ainvoke(messages)
                 text = read_text(reply)
                 critique = await asyncio.to_thread(verifier, record.question, text)
                 right = await asyncio.to_thread(judge.is_correct, judge.gold_of(record.gold), text)

@@ -25,11 +25,11 @@ from .ending import IN_FLIGHT, Ending
 from .execution import Execution, Finished
 from .following import Follower, Publisher
 from .known_runs import KnownRuns
-from .ownership import OwnedThreads
+from .ownership import IN_USE, OwnedThreads
 from .queueing import RunQueue
 from .records import Database, now
 from .requests import can_be_id, checked_id, checked_request
-from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission
+from .runs import LOG, BadRequestError, Caller, NotThereError, QueueFullError, Run, Submission, TakenError
 from .saved_assistants import SavedAssistants
 from .store import Store
 from .tending import Channel, Tending
@@ -159,26 +159,10 @@ class Engine:
         request = await self._checked(caller, submission)
         # Kept over the awaits below, or two requests could both get the last place.
         async with self.queue.place(caller):
-            thread_id, assistant = submission.thread_id, submission.assistant
-            record, new = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
-            if not new:
-                request |= await self.ending.make_way(record, submission.multitask)
-            at = now(submission.after_s)
-            run = Run(
-                id=str(uuid.uuid4()),
-                thread_id=record.thread_id,
-                assistant=assistant,
-                caller=caller,
-                created_at=at,
-                updated_at=at,
-                request=request,
-                model=submission.model,
-                metadata=dict(submission.metadata or {}),
-                stateless=thread_id is None and not submission.keep,
-            )
-            self.known.add(run)
-            # From here on it is everybody's: a run that a caller hears of survives this process.
-            await self.tending.note(run, after_s=submission.after_s, thread_at=record.created_at if new else None)
+            # The second time where another request has just made the thread.
+            run = await self._noted(caller, submission, request) or await self._noted(caller, submission, request)
+        if run is None:
+            raise TakenError(IN_USE)
         if submission.after_s:
             asyncio.get_running_loop().call_later(
                 submission.after_s, lambda: self.background.do(self._begin_waiting(run))
@@ -186,6 +170,29 @@ class Engine:
         elif self.settings.work:
             await self._begin_waiting(run)
         return run
+
+    async def _noted(self, caller: Caller, submission: Submission, request: Mapping[str, Any]) -> Run | None:
+        """Note a run with its thread, and return it; `None` where the id of a new thread has come into use."""
+        thread_id, assistant = submission.thread_id, submission.assistant
+        record, new = await self.owned.thread_for(caller, thread_id, assistant, submission.if_not_exists)
+        way = {} if new else await self.ending.make_way(record, submission.multitask)
+        at = now(submission.after_s)
+        run = Run(
+            id=str(uuid.uuid4()),
+            thread_id=record.thread_id,
+            assistant=assistant,
+            caller=caller,
+            created_at=at,
+            updated_at=at,
+            request={**request, **way},
+            model=submission.model,
+            metadata=dict(submission.metadata or {}),
+            stateless=thread_id is None and not submission.keep,
+        )
+        self.known.add(run)
+        # From here on it is everybody's: a run that a caller hears of survives this process.
+        thread_at = record.created_at if new else None
+        return run if await self.tending.note(run, after_s=submission.after_s, thread_at=thread_at) else None
 
     async def _checked(self, caller: Caller, submission: Submission) -> dict[str, Any]:
         """Return the request of a run as it is kept, checked against the graph that it will run on."""

@@ -48,15 +48,15 @@ class OwnedThreads:
             TakenError: It is in use.
         """
         existing = None if thread_id is None else await self.find(caller, checked_id(thread_id))
-        if existing is not None:
-            if if_exists != "do_nothing":
-                raise TakenError(IN_USE)
-            return existing
-        record = await self._new(caller, thread_id, metadata=metadata, assistant=assistant)
-        # The insert decides: another request may have been quicker since the look before it.
-        if not await self._db.write(self._db.records.add_thread, record):
+        if existing is None:
+            record = await self._new(caller, thread_id, metadata=metadata, assistant=assistant)
+            if await self._db.write(self._db.records.add_thread, record):
+                return record
+            # Another request has been quicker since the look before it.
+            existing = await self.find(caller, record.thread_id)
+        if existing is None or if_exists != "do_nothing":
             raise TakenError(IN_USE)
-        return record
+        return existing
 
     async def _new(
         self, caller: Caller, thread_id: str | None, *, assistant: str | None, metadata: Mapping[str, Any] | None = None

@@ -10,9 +10,8 @@ from ...state import BusyThreadError
 from ...state.storage.leases import alive, this_process
 from ...state.threads.lease import LeaseHolder
 from .background import Background
-from .ownership import IN_USE
 from .relay_records import CHANNEL
-from .runs import LOG, Run, TakenError
+from .runs import LOG, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -106,7 +105,7 @@ class Tending:
         if self._engine.settings.default_ttl is not None:
             self.lasting.do(self._sweep())
 
-    async def note(self, run: Run, *, after_s: float = 0, thread_at: str | None = None) -> None:
+    async def note(self, run: Run, *, after_s: float = 0, thread_at: str | None = None) -> bool:
         """Keep a new run, which waits for whoever claims it, or first until so many seconds are over.
 
         Args:
@@ -114,16 +113,15 @@ class Tending:
             after_s: The seconds.
             thread_at: When its thread was made for it, which is noted too; `None`: it is there.
 
-        Raises:
-            TakenError: The id of that thread is in use by now.
+        Returns:
+            `False` where the id of that thread has come into use.
         """
         if after_s:
             run.beat = await self._engine.db.read(self._engine.records.clock) + after_s
         run.request = {**run.request, STOOD: await self._stands(run.thread_id) if thread_at is None else None}
         # A process that executes none leaves it to the others at once.
         tell = not self._engine.settings.work and not after_s
-        if not await self._engine.db.write(self._engine.records.add_run, run, thread_at=thread_at, tell=tell):
-            raise TakenError(IN_USE)
+        return await self._engine.db.write(self._engine.records.add_run, run, thread_at=thread_at, tell=tell)
 
     async def _take_over(self) -> None:
         """Return the runs of dead processes to the queue, end those of which too many have died, and begin what may

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -255,9 +257,15 @@ async def test_background_runs_are_listed_joined_and_cancelled(server: Any, talk
 
 
 async def test_runs_of_one_thread_come_one_after_the_other(server: Any, aconnect: Any) -> None:
-    """Runs that are asked for at once on one thread all happen, in order."""
+    """Runs that are asked for at once on one thread all happen, in order; where it is new, any of them makes it."""
     client = aconnect(server.url)
     name = (await client.threads.create())["thread_id"]
+    new = str(uuid.uuid4())
+    made = [client.threads.create(thread_id=new, if_exists="do_nothing") for _ in range(4)]
+    assert {thread["thread_id"] for thread in await asyncio.gather(*made)} == {new}
+    new = str(uuid.uuid4())
+    asked = [client.runs.create(new, "zero-shot", input=TASK, if_not_exists="create") for _ in range(4)]
+    assert {run["thread_id"] for run in await asyncio.gather(*asked)} == {new}
     runs = [await client.runs.create(name, "zero-shot", input={"task": f"Task {number}."}) for number in range(4)]
     for run in runs:
         await client.runs.join(name, run["run_id"])

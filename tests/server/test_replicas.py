@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.server import Engine, Settings
-from redraft.server.engine.runs import Caller, Submission
+from redraft.server.engine.runs import Caller, Submission, TakenError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -91,6 +91,20 @@ async def test_a_run_is_cancelled_on_any_replica(replicas: Any, talking: Any) ->
     with pytest.raises(LookupError):
         await here.run(ANN, runs[1].id)
     assert await here.queue.queued() == 0
+
+
+async def test_a_thread_is_made_by_whichever_request_is_first(replicas: Any) -> None:
+    """Messages of one chat that come at the same moment, on any server, all become runs of its one new thread; another
+    caller who asks for the same id is refused, and a thread is never without the run that it was made for."""
+    here, there = [await replicas(work=False) for _ in range(2)]
+    asked = Submission(assistant="refine", input=TASK, thread_id="chat", if_not_exists="create")
+    outcomes = await asyncio.gather(*(engine.submit(ANN, asked) for engine in (here, there) * 3))
+    assert {run.thread_id for run in outcomes} == {"chat"}
+    assert len(await here.runs(ANN, "chat")) == len(outcomes)
+    asked = Submission(assistant="refine", input=TASK, thread_id="other", if_not_exists="create")
+    both = await asyncio.gather(here.submit(ANN, asked), there.submit(BOB, asked), return_exceptions=True)
+    assert [type(found) for found in both].count(TakenError) == 1
+    assert len(await here.known.on_thread("other")) == 1
 
 
 async def test_workers_take_turns_between_callers(replicas: Any, talking: Any) -> None:
