@@ -126,7 +126,8 @@ class LeaseKeeper:
         self._ended: dict[str, int] = {}
         """The last tokens of threads that this process ran and runs no more."""
         self._lock = threading.Lock()
-        self._looked = 0.0
+        self.looked_at = 0.0
+        """By the monotonic clock, when `look` was called last."""
         self._queue: SimpleQueue[weakref.ref[Lease] | bool] = SimpleQueue()
         """The leases of runs that are gone; `True` to look at all, `False` to end. Finalisers may put into it."""
         self._keeper: threading.Thread | None = None
@@ -191,7 +192,7 @@ class LeaseKeeper:
 
     def look(self) -> None:
         """End the runs, before their next steps, that somebody wants to stop, or that another run has followed."""
-        self._looked = time.monotonic()
+        self.looked_at = time.monotonic()
         held = self._held()
         standing = self.leases.standing([lease.fence for lease in held]) if held else {}
         for lease in held:
@@ -200,10 +201,6 @@ class LeaseKeeper:
                 lease.control.request_drain(TAKEN_OVER)
             elif standing[lease.fence]:
                 lease.control.request_drain(REQUESTED)
-
-    def has_looked(self, within_s: float) -> bool:
-        """Return True if it was looked within so many seconds who wants the runs of this process to stop."""
-        return time.monotonic() - self._looked < within_s
 
     # which lease it is
 
@@ -281,7 +278,7 @@ class LeaseKeeper:
                 if self._give_up(gone) or now - beat > BEAT_S:
                     self._renew()
                     beat = now
-                if not self.has_looked(LOOK_S):
+                if now - self.looked_at >= LOOK_S:
                     self.look()
             except Exception:
                 # The database may come back; until then a lease holds as long as it was taken for.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ __all__ = ["BusyThreadError", "LeaseHolder", "RunLease", "StopControl", "leased"
 
 LOG = logging.getLogger("redraft")
 
-SHARED_S = 0.1
-"""What a process has read of its leases holds for all its runs for so long: many at once ask ten times a second."""
+MOMENT_S = 0.1
+"""What a process has read of its leases holds for so long, for all its runs: many at once ask ten times a second."""
 
 # Weak: a saver that nobody uses any more goes, and its leases with it.
 _OF_OTHER_SAVERS: WeakKeyDictionary[Any, LeaseKeeper] = WeakKeyDictionary()
@@ -109,7 +110,8 @@ _CONTROLS: WeakValueDictionary[str, StopControl] = WeakValueDictionary()
 
 @contextmanager
 def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> Iterator[StopControl]:
-    """Hold a thread's lease, and give what its run is controlled by: the lease is read before each step.
+    """Hold a thread's lease, and give what its run is controlled by: the lease is read before a step, unless it was read
+    a tenth of a second before.
 
     Args:
         saver: Where the thread is kept.
@@ -120,7 +122,12 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
         BusyThreadError: Somebody runs the thread right now.
     """
     keeper = _keeper_of(saver)
-    control = StopControl(keeper.look, outer=outer)
+
+    def look() -> None:
+        if time.monotonic() - keeper.looked_at > MOMENT_S:
+            keeper.look()
+
+    control = StopControl(look, outer=outer)
     lease = drive(keeper.take(Lease(thread_id, control)))
     _CONTROLS[lease.token] = control
     keeper.enter(lease)
@@ -180,11 +187,11 @@ class LeaseHolder:
             await self._release(lease)
 
     async def _look(self) -> None:
-        """Look who wants the runs of this process to stop, unless another of them has just done it."""
+        """Look who wants the runs of this process to stop, unless that was done a moment ago."""
         executor = self._keeper.leases.db_executor
         if executor is None:
             self._keeper.look()
-        elif len(self._keeper.runs) == 1 or not self._keeper.has_looked(SHARED_S):
+        elif time.monotonic() - self._keeper.looked_at > MOMENT_S:
             await asyncio.get_running_loop().run_in_executor(executor, self._keeper.look)
 
     async def _release(self, lease: Lease | None = None, *, after: asyncio.Future[Lease] | None = None) -> None:

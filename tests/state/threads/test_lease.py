@@ -123,8 +123,11 @@ async def test_a_run_waits_until_its_thread_is_free() -> None:
     assert order == ["one", "two"]
 
 
-async def test_an_awaited_run_that_another_process_took_over_stops(tmp_path: Any) -> None:
+async def test_an_awaited_run_that_another_process_took_over_stops(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run whose thread was given to another process, on another machine say, ends; so does one that is asked to."""
+    monkeypatch.setattr("redraft.state.threads.lease.MOMENT_S", 0)
     for told, reason in (("taken", "was taken over by another run"), ("asked", "stopped on request")):
         async with open_checkpointer(f"{tmp_path}/{told}.sqlite") as saver:
             leases, began, seen = leases_of(saver), asyncio.Event(), asyncio.Event()
