@@ -110,8 +110,8 @@ _CONTROLS: WeakValueDictionary[str, StopControl] = WeakValueDictionary()
 
 @contextmanager
 def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> Iterator[StopControl]:
-    """Hold a thread's lease, and give what its run is controlled by: the lease is read before a step, unless it was read
-    a tenth of a second before.
+    """Hold a thread's lease, and give what its run is controlled by: the lease is read before a step, unless that was
+    done a tenth of a second before.
 
     Args:
         saver: Where the thread is kept.
