@@ -46,13 +46,15 @@ class ThreadTree:
 
     def __str__(self) -> str:
         """Return a line for each thread, with its stop reason and score, forks below what they were forked from."""
-        lines, waiting = [], [(self, "")]
+        lines, waiting = [], [(self, "", "")]
         while waiting:
-            tree, indent = waiting.pop()
+            tree, guide, below = waiting.pop()
             stopped = "not kept here" if tree.row is None else tree.row.stop_reason or "unfinished"
             score = "" if tree.row is None or tree.row.score is None else f", scored {tree.row.score:.2f}"
-            lines.append(f"{indent}{tree.thread_id}: {stopped}{score}")
-            waiting += [(fork, "   " * (len(indent) // 3) + "└─ ") for fork in reversed(tree.children)]
+            lines.append(f"{guide}{tree.thread_id}: {stopped}{score}")
+            forks = [(fork, f"{below}├─ ", f"{below}│  ") for fork in tree.children[:-1]]
+            forks += [(fork, f"{below}└─ ", f"{below}   ") for fork in tree.children[-1:]]
+            waiting += reversed(forks)
         return "\n".join(lines)
 
 

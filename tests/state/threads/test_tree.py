@@ -61,7 +61,7 @@ def test_a_printed_tree_is_read_at_a_glance(saver: Any, parent: Thread) -> None:
     """`print(thread.tree())` has a line for each thread: how it ended, its score, and whose fork it is."""
     Thread(parent.graph, "b").resume()
     Thread(parent.graph, "b").fork(at=0, thread_id="d")
-    assert str(parent.tree()) == "a: max_rounds\n└─ b: max_rounds\n   └─ d: unfinished\n└─ c: unfinished"
+    assert str(parent.tree()) == "a: max_rounds\n├─ b: max_rounds\n│  └─ d: unfinished\n└─ c: unfinished"
     saver.delete_thread("a")
     assert str(Thread(parent.graph, "b").tree()).startswith("a: not kept here\n└─ b: max_rounds\n")
     scored = replace(row("s", None, 0), stop_reason="accepted", score=0.5)
