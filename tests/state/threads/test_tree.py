@@ -63,7 +63,7 @@ def test_a_printed_tree_is_read_at_a_glance(saver: Any, parent: Thread) -> None:
     Thread(parent.graph, "b").fork(at=0, thread_id="d")
     assert str(parent.tree()) == "a: max_rounds\n├─ b: max_rounds\n│  └─ d: unfinished\n└─ c: unfinished"
     saver.delete_thread("a")
-    assert str(Thread(parent.graph, "b").tree()).startswith("a: not kept here\n└─ b: max_rounds\n")
+    assert str(Thread(parent.graph, "b").tree()).startswith("a: not kept here\n├─ b: max_rounds\n")
     scored = replace(row("s", None, 0), stop_reason="accepted", score=0.5)
     assert str(ThreadTree("s", scored)) == "s: accepted, scored 0.50"
 
