@@ -71,6 +71,12 @@ def test_a_dataset_is_drafted_judged_and_the_judge_used(shell: Any, scripted: An
     used = scripted("A draft.", *["no issues"] * 3)
     ran = shell("run", "Write.", "--model", used, "--judge", "judge.json", "--thread", "t", "--json")
     assert ran.json["accepted_by"] == "judge (calibrated)", ran.err
+    # Where the judge may not say, a person is asked.
+    used = scripted("A draft.", *["Wrong."] * 3)
+    words = ("--judge", "judge.json", "--human", "--ask", "unaccepted")
+    asked = shell("run", "Write.", "--model", used, *words, "--thread", "w", "--json").json
+    assert asked["waiting"]["answer_with"]["accept"] == "redraft answer w --at 0 --accept"
+    assert shell("answer", "w", "--at", "0", "--accept", "--json").json["accepted_by"] == "human"
     Path("judge.json").unlink()
     replayed = shell("resume", "t", "--json")
     assert replayed.json["accepted_by"] == "judge (calibrated)"
