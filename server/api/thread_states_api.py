@@ -119,7 +119,7 @@ async def update(engine: KnownEngine, caller: KnownCaller, thread_id: str, body:
         raise BadRequestError("this can't be written there; name the node with as_node") from error
     snapshot = thread_state(await graph.aget_state(written))
     standing = "interrupted" if snapshot["next"] else "idle"
-    await engine.owned.change(caller, thread_id, status=standing)
+    await engine.owned.stand(caller, thread_id, standing)
     return json_response({"checkpoint": snapshot["checkpoint"], "configurable": snapshot["checkpoint"],
                   "checkpoint_id": snapshot["checkpoint_id"]})  # fmt: skip
 

@@ -137,9 +137,8 @@ async def get(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Respo
 async def change(request: Request, engine: KnownEngine, caller: KnownCaller, thread_id: str, body: Change) -> Response:
     """Put metadata over a thread's."""
     _check_ttl(body.ttl)
-    record = await engine.owned.thread(caller, thread_id)
-    changed = await engine.owned.change(
-        caller, thread_id, metadata=checked_metadata({**record.metadata, **body.metadata})
+    changed = await engine.owned.label(
+        caller, thread_id, lambda metadata: checked_metadata({**metadata, **body.metadata})
     )
     if request.headers.get("prefer") == "return=minimal":
         return Response(status_code=204)
@@ -160,9 +159,7 @@ async def copy(engine: KnownEngine, caller: KnownCaller, thread_id: str) -> Resp
     await engine.saver.acopy_thread(record.thread_id, target.thread_id)
     # The run under way goes on in the source alone.
     standing = "idle" if record.status == "busy" else record.status
-    return json_response(
-        await thread_json(engine, await engine.owned.change(caller, target.thread_id, status=standing))
-    )
+    return json_response(await thread_json(engine, await engine.owned.stand(caller, target.thread_id, standing)))
 
 
 async def thread_json(engine: Engine, record: ThreadRecord, *, values: bool = True) -> dict[str, Any]:

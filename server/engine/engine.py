@@ -137,6 +137,7 @@ class Engine:
         await self.owned.thread(caller, thread_id)
         await self.ending.end_all(thread_id)
         await self.owned.erase(thread_id)
+        self.known.forget(thread_id)
 
     # runs
 

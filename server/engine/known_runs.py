@@ -74,6 +74,11 @@ class KnownRuns:
         self.here.pop(run_id, None)
         await self._engine.db.write(self._engine.records.remove_run, run_id)
 
+    def forget(self, thread_id: str) -> None:
+        """Forget the runs of a thread that was deleted."""
+        for run in [run for run in self.here.values() if run.thread_id == thread_id]:
+            del self.here[run.id]
+
     async def begun_on(self, caller: Caller, thread_id: str, *, after: int | None = None) -> AsyncIterator[Run]:
         """Give each run of the caller's on a thread when it begins, without end; of those before, where `after` names
         no event, what is under way and the last that ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -122,11 +122,23 @@ class OwnedThreads:
         stored = self._saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
         return bool(pending_interrupts(stored))
 
-    async def change(self, caller: Caller, thread_id: str, **changes: Any) -> ThreadRecord:
-        """Write metadata, status or assistant of a thread of the caller's, and return it."""
+    async def stand(self, caller: Caller, thread_id: str, status: str) -> ThreadRecord:
+        """Write how a thread of the caller's stands, and return it."""
         await self.thread(caller, thread_id)
-        await self._db.write(self._db.records.change_thread, thread_id, now=now(), **changes)
+        await self._db.write(self._db.records.change_thread, thread_id, now=now(), status=status)
         return await self.thread(caller, thread_id)
+
+    async def label(
+        self, caller: Caller, thread_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> ThreadRecord:
+        """Write what a function makes of the metadata of a thread of the caller's, and return it."""
+        change_thread = self._db.records.change_thread
+        while True:
+            record = await self.thread(caller, thread_id)
+            metadata = change(record.metadata)
+            # Only as it was read: else of two requests at once one would undo what the other has put over them.
+            if await self._db.write(change_thread, thread_id, now=now(), instead=record, metadata=metadata):
+                return await self.thread(caller, thread_id)
 
     async def erase(self, thread_id: str) -> None:
         """Delete a thread that nothing runs on, whoever owns it."""

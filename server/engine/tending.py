@@ -296,6 +296,7 @@ class Tending:
                 if again is None or not await self._over(again, limit):
                     return False
                 await self._engine.owned.erase(record.thread_id)
+                self._engine.known.forget(record.thread_id)
                 return True
         except BusyThreadError:
             return False

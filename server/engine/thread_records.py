@@ -124,16 +124,19 @@ class ThreadRecords(Tables):
             )
         ]
 
-    def change_thread(self, thread_id: str, *, now: str, **changes: Any) -> None:
-        """Write some of `assistant`, `metadata` and `status`."""
+    def change_thread(self, thread_id: str, *, now: str, instead: ThreadRecord | None = None, **changes: Any) -> bool:
+        """Write some of `assistant`, `metadata` and `status`; `False`, and nothing is written, where the thread is not
+        as it was read, `instead`, or not there."""
         if "metadata" in changes:
             changes["metadata"] = self.encoded(dict(changes["metadata"]))
         changes["updated_at"] = now
         columns = ", ".join(f"{name} = %({name})s" for name in changes)
-        self.query(
-            f"UPDATE served_threads SET {columns} WHERE thread_id = %(thread_id)s RETURNING thread_id",  # noqa: S608
-            {**changes, "thread_id": thread_id},
+        only = "" if instead is None else " AND updated_at = %(left)s"
+        rows = self.query(
+            f"UPDATE served_threads SET {columns} WHERE thread_id = %(thread_id)s{only} RETURNING thread_id",  # noqa: S608
+            {**changes, "thread_id": thread_id, "left": instead and instead.updated_at},
         )
+        return bool(rows)
 
     def remove_thread(self, thread_id: str) -> None:
         """Forget a thread and its runs."""

@@ -257,7 +257,8 @@ async def test_background_runs_are_listed_joined_and_cancelled(server: Any, talk
 
 
 async def test_runs_of_one_thread_come_one_after_the_other(server: Any, aconnect: Any) -> None:
-    """Runs that are asked for at once on one thread all happen, in order; where it is new, any of them makes it."""
+    """Runs that are asked for at once on one thread all happen, in order; where it is new, any of them makes it, and of
+    metadata that are put over it at once all stay. When it is deleted, its runs are, too."""
     client = aconnect(server.url)
     name = (await client.threads.create())["thread_id"]
     new = str(uuid.uuid4())
@@ -265,7 +266,14 @@ async def test_runs_of_one_thread_come_one_after_the_other(server: Any, aconnect
     assert {thread["thread_id"] for thread in await asyncio.gather(*made)} == {new}
     new = str(uuid.uuid4())
     asked = [client.runs.create(new, "zero-shot", input=TASK, if_not_exists="create") for _ in range(4)]
-    assert {run["thread_id"] for run in await asyncio.gather(*asked)} == {new}
+    first, *others = await asyncio.gather(*asked)
+    assert {run["thread_id"] for run in (first, *others)} == {new}
+    labels = {f"label-{number}": number for number in range(4)}
+    await asyncio.gather(*(client.threads.update(new, metadata={name: labels[name]}) for name in labels))
+    assert labels.items() <= (await client.threads.get(new))["metadata"].items()
+    await client.threads.delete(new)
+    with pytest.raises(NotFoundError):
+        await client.runs.get(new, first["run_id"])
     runs = [await client.runs.create(name, "zero-shot", input={"task": f"Task {number}."}) for number in range(4)]
     for run in runs:
         await client.runs.join(name, run["run_id"])
