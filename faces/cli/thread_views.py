@@ -192,8 +192,9 @@ def show_history(
     if facts["ours"]:
         spent = [amount(facts["total_calls"], "call"), amount(facts["total_tokens"], "token")]
         spent += [*cost_words(facts), seconds(facts["total_seconds"])]
-        ending = [" · ", (reason, reason_style(reason))] if (reason := facts["stop_reason"]) else []
-        screen.line(("in all: ", "bold"), " · ".join(spent), *ending)
+        reason = facts["stop_reason"]
+        ending = f" · {reason}" if reason else ""
+        screen.line(("in all: ", "bold"), " · ".join(spent), (ending, reason_style(reason)))
     show_requirements(screen, facts["requirements"])
     if steps and not steps[-1].stop_reason:
         show_next(screen, thread_id, db=db)
