@@ -195,8 +195,8 @@ class RunHandler(RequestHandler):
         if run.output is not None:
             return question_of(run.output.get("__interrupt__"))
         # Another process ran it.
-        record = await self._engine.owned.thread(run.caller, run.thread_id)
-        return question_of((await self._engine.graphs.state(record)).interrupts)
+        left = await self._engine.state_after(run)
+        return None if left is None else question_of(left.interrupts)
 
     async def _events(self, task_id: str, run: Run) -> AsyncGenerator[Event]:
         yield await self._task(task_id, run)

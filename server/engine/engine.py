@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 
@@ -34,6 +34,10 @@ from .saved_assistants import SavedAssistants
 from .store import Store
 from .tending import Channel, Tending
 from .thread_graphs import ThreadGraphs
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.types import StateSnapshot
 
 __all__ = ["Caller", "Engine", "QueueFullError", "Run", "Submission"]
 
@@ -241,14 +245,26 @@ class Engine:
         return await self.known.on_thread(thread_id)
 
     async def join(self, run: Run) -> Mapping[str, Any]:
-        """Return the output of a run when it has ended: `__error__` where it failed, the thread's values where this
-        process no longer knows more."""
+        """Return the output of a run when it has ended: `__error__` where it failed, the values that it left in its
+        thread where this process no longer knows more."""
         await run.wait()
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
-        if run.output is None and not run.stateless:
-            return dict((await self.graphs.state(await self.owned.thread(run.caller, run.thread_id))).values)
+        if run.output is None and not run.stateless and (left := await self.state_after(run)) is not None:
+            return dict(left.values)
         return run.output or {}
+
+    async def state_after(self, run: Run) -> StateSnapshot | None:
+        """Return the state in which a run has left its thread, which may have gone on since; `None` where it is not
+        kept."""
+        record = await self.owned.thread(run.caller, run.thread_id)
+        newest = await self.graphs.state(record)
+        if (newest.metadata or {}).get("run_id", run.id) == run.id:
+            return newest
+        config: RunnableConfig = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ""}}
+        async for stored in self.saver.alist(config, filter={"run_id": run.id}, limit=1):
+            return await self.graphs.state(record, checkpoint_id=stored.config["configurable"]["checkpoint_id"])
+        return None
 
     async def cancel(self, caller: Caller, run_id: str) -> None:
         """End a run where it stands; its thread is kept and can go on.
