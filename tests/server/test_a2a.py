@@ -69,8 +69,8 @@ async def sent(client: Any, request: SendMessageRequest) -> Any:
 
 
 async def test_a_task_is_a_run_and_its_context_a_thread(server: Any) -> None:
-    """An agent finds the assistant by its card, and gets the answer with who accepted it; it can be got again, also when
-    another task has followed in its context and the server was started again."""
+    """An agent finds the assistant by its card, and gets the answer with who accepted it; it can be got again, also
+    when another task has followed in its context and the server was started again."""
     async with agent(server) as client:
         data = {"options": {"verifiers": ["uses_words:second"]}, "limits": {"max_rounds": 2}}
         task = await sent(client, said("Write.", data))
@@ -85,6 +85,7 @@ async def test_a_task_is_a_run_and_its_context_a_thread(server: Any) -> None:
         listed = await client.list_tasks(ListTasksRequest(context_id=task.context_id))
         assert {one.id for one in listed.tasks} == {task.id, again.id}
         server.engine.known.here.clear()  # as after a start: nothing is remembered of the runs
+        server.engine.known._elsewhere.clear()
         assert [await client.get_task(GetTaskRequest(id=one.id)) for one in (task, again)] == [task, again]
     headers = {"Authorization": f"Bearer {TOKENS[0]}"}
     async with httpx.AsyncClient(headers=headers, base_url=server.url) as http:
