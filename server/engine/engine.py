@@ -251,7 +251,7 @@ class Engine:
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless and (left := await self.state_after(run)) is not None:
-            return dict(left.values)
+            return {**left.values, **({"__interrupt__": left.interrupts} if left.interrupts else {})}
         return run.output or {}
 
     async def state_after(self, run: Run) -> StateSnapshot | None:

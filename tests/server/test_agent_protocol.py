@@ -186,7 +186,8 @@ async def test_remote_graph_is_a_node(server: Any, aconnect: Any) -> None:
 
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_person_answers_over_http(stored: Any, talking: Any, remote: bool, connect: Any) -> None:
-    """A run that asks a person waits as long as they need, and goes on with what they say."""
+    """A run that asks a person waits as long as they need, and goes on with what they say; who joins it after a restart
+    is told the question, too."""
     client = connect(stored.url)
     name = client.threads.create()["thread_id"]
     output = client.runs.wait(name, "refine-with-a-person", input=TASK)
@@ -206,6 +207,10 @@ def test_a_person_answers_over_http(stored: Any, talking: Any, remote: bool, con
         ended = client.runs.wait(name, "refine-with-a-person", command={"resume": {"action": "accept"}})
     assert (ended["answer"], ended["accepted_by"]) == ("first draft", "human")
     assert client.threads.get(name)["status"] == "idle"
+    stored.engine.known.here.clear()  # as after a start: nothing is remembered of the runs
+    stored.engine.known._elsewhere.clear()
+    _, _, first = client.runs.list(name)
+    assert client.runs.join(name, first["run_id"])["__interrupt__"] == output["__interrupt__"]
 
 
 @pytest.mark.parametrize("stop", [{"interrupt_before": ["check"]}, {"interrupt_after": ["feedback"]}])
