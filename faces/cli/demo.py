@@ -136,7 +136,7 @@ def in_a_sentence(results: Sequence[DemoResult]) -> str:
     mended = sum(result.rounds > 0 for result in accepted)
     parts = [f"{len(accepted)} of {len(results)} tasks were accepted, {mended} of them after a revision"]
     if left := len(results) - len(accepted):
-        parts.append(f"{left} that no program accepted {'is' if left == 1 else 'are'} shown as they are")
+        parts.append(f"{left} that no program accepted {'is shown as it is' if left == 1 else 'are shown as they are'}")
     if fooled := sum(result.right is False for result in accepted):
         parts.append(f"{fooled} accepted {'answer is' if fooled == 1 else 'answers are'} wrong all the same")
     return "; ".join(parts) + "."
