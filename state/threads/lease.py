@@ -57,8 +57,30 @@ class StopControl(RunControl):
     """LangGraph's control of one run: somebody who wants the run to stop ends it by `request_drain`.
 
     Args:
-        look: Looks who wants to, whenever LangGraph reads the control between two steps; by a sync run.
-        alook: The same, awaited by `refresh`: LangGraph reads a control in the event loop, where nothing may block.
+        alook: Looks who wants to; awaited by `refresh`, since LangGraph reads a control in the event loop, where
+            nothing may block.
+    """
+
+    def __init__(self, alook: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__()
+        self._alook = alook
+
+    async def refresh(self) -> None:
+        """Look who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
+        if self.drain_reason is None and self._alook is not None:
+            try:
+                await self._alook()
+            except Exception:
+                # A run that works does not end because nobody could look.
+                LOG.exception("who is asked to stop can't be read")
+
+
+class LookingControl(StopControl):
+    """A control that looks anew whenever LangGraph reads it, between two steps.
+
+    Args:
+        look: Looks who wants the run to stop; by a sync run.
+        alook: The same, awaited.
         outer: Of the run that this one is a part of: the two stop together.
     """
 
@@ -69,9 +91,8 @@ class StopControl(RunControl):
         alook: Callable[[], Awaitable[None]] | None = None,
         outer: RunControl | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(alook)
         self._look = look
-        self._alook = alook
         self._outer = outer
 
     def request_drain(self, reason: str = "shutdown") -> None:
@@ -92,15 +113,9 @@ class StopControl(RunControl):
         return self.drain_reason is not None
 
     async def refresh(self) -> None:
-        """Look who wants the run to stop, off the event loop, so that what LangGraph reads next is true."""
         if isinstance(self._outer, StopControl):
             await self._outer.refresh()
-        if self.drain_reason is None and self._alook is not None:
-            try:
-                await self._alook()
-            except Exception:
-                # A run that works does not end because nobody could look.
-                LOG.exception("who is asked to stop can't be read")
+        await super().refresh()
 
 
 # Weak: a control lives as long as its run.
@@ -127,7 +142,7 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
         if time.monotonic() - keeper.looked_at > MOMENT_S:
             keeper.look()
 
-    control = StopControl(look, outer=outer)
+    control = LookingControl(look, outer=outer)
     lease = drive(keeper.take(Lease(thread_id, control)))
     _CONTROLS[lease.token] = control
     keeper.enter(lease)
@@ -164,7 +179,7 @@ class LeaseHolder:
         Raises:
             BusyThreadError: Somebody runs the thread right now, and `wait` is not set.
         """
-        control = StopControl(alook=self._look, outer=outer)
+        control = StopControl(self._look) if outer is None else LookingControl(alook=self._look, outer=outer)
         while True:
             taking = asyncio.ensure_future(adrive(self._keeper.take(Lease(thread_id, control))))
             try:
