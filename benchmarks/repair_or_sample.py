@@ -38,8 +38,32 @@ LAST = sum(arm.tries for arm in CODE_ARMS)
 """The round of the repair."""
 PLAN = "\n\nFirst write a plan of three lines as comments, then the function."
 EXAMPLE = "\n\nFirst work the given example out step by step in comments, then write the function."
-SAME, DIFFERENT = [("", 0.7)] * 2, [(PLAN, 0.7), (EXAMPLE, 0.7), ("", 1.0)]
-"""What stands behind the prompt of each try, and its temperature."""
+
+
+class Question(NamedTuple):
+    """What is written in the place of what."""
+
+    first: int
+    """The round from which on other tries take the place of the recorded ones."""
+    end: int | None
+    """The round before which the recorded ones end, too; `None`: all of them."""
+    ways: list[tuple[str, float]]
+    """What stands behind the prompt of each try, and its temperature."""
+    ours: str
+    theirs: str
+    those: str
+    """The problems that came to it."""
+
+
+REPAIR = Question(LAST, None, [("", 0.7)] * 2, "with the repair", "with samples", "those that came to the repair")
+PROMPTS = Question(
+    1,
+    LAST,
+    [(PLAN, 0.7), (EXAMPLE, 0.7), ("", 1.0)],
+    "with the samples",
+    "with different ones",
+    "those whose draft was rejected",
+)
 
 
 class Try(NamedTuple):
@@ -66,35 +90,32 @@ async def main() -> None:
     records = next((run.records for run in find_runs([args.folder]) if run.info.method == "adaptive"), None)
     if records is None:
         raise SystemExit(f"{args.folder} has no records of adaptive")
-    first = 1 if args.different else LAST
-    late = {record.question_id for record in records if record.num_iterations >= first}
+    question = PROMPTS if args.different else REPAIR
+    late = {record.question_id for record in records if record.num_iterations >= question.first}
     lines = args.out.read_text(encoding="utf-8").splitlines() if args.out and args.out.exists() else []
     there: dict[str, list[dict[str, Any]]] = {}
     for row in map(json.loads, lines):
         there.setdefault(row["id"], []).append(row)
     if args.model:
-        await write([one for one in records if one.question_id in late - there.keys()], there, args, first)
+        await write([one for one in records if one.question_id in late - there.keys()], there, args, question)
     known = [record for record in records if record.question_id not in late - there.keys()]
-    which = ("with the samples", "with different ones") if first == 1 else ("with the repair", "with samples")
-    compare("all problems", known, there, first, which)
-    rest = "those whose draft was rejected" if first == 1 else "those that came to the repair"
-    compare(rest, [record for record in known if record.question_id in late], there, first, which)
+    compare("all problems", known, there, question)
+    compare(question.those, [record for record in known if record.question_id in late], there, question)
 
 
-def compare(
-    what: str, records: list[Any], there: dict[str, list[dict[str, Any]]], first: int, which: tuple[str, str]
-) -> None:
-    """Print how many are right, and what they cost, with the recorded tries from this round on and with others."""
+def compare(what: str, records: list[Any], there: dict[str, list[dict[str, Any]]], question: Question) -> None:
+    """Print how many are right, and what they cost, with the recorded tries and with others."""
     whole = [tries_of(record) for record in records]
     if any(chosen(tries) != (one.is_correct is True) for one, tries in zip(records, whole, strict=True)):
         raise SystemExit("the rule picks other answers than the run did")
     if not records:
         print(f"{what}: none")
         return
-    ours = [tries[:LAST] for tries in whole] if first == 1 else whole
-    theirs = [[*tries[:first], *samples_of(there, one)] for one, tries in zip(records, whole, strict=True)]
+    ours = [tries[: question.end] for tries in whole]
+    theirs = [[*tries[: question.first], *samples_of(there, one)] for one, tries in zip(records, whole, strict=True)]
     change = paired([*map(chosen, theirs)], [*map(chosen, ours)])
-    print(f"{what}: {which[0]} {share(map(chosen, ours))}, {which[1]} in their place {share(map(chosen, theirs))};")
+    print(f"{what}: {question.ours} {share(map(chosen, ours))},", end=" ")
+    print(f"{question.theirs} in their place {share(map(chosen, theirs))};")
     print(f"  alone right {change.fixed} and {change.broken}, p = {change.mcnemar_p:.2g};", end=" ")
     print("tokens a problem {:,.0f} and {:,.0f}".format(*(fmean(map(tokens, way)) for way in (ours, theirs))))
 
@@ -133,21 +154,21 @@ def tokens(tries: list[Try]) -> int:
 
 
 async def write(
-    records: list[Any], there: dict[str, list[dict[str, Any]]], args: argparse.Namespace, first: int
+    records: list[Any], there: dict[str, list[dict[str, Any]]], args: argparse.Namespace, question: Question
 ) -> None:
     """Write samples for each problem until one is accepted, judge them, and keep them."""
     model = chat_model(args.model, seed=args.seed, temperature=0.0, max_output_tokens=args.max_output_tokens)
-    ways = [
-        (sampled(model, temperature), template)
-        for behind, temperature in (DIFFERENT if args.different else SAME)
-        for template in chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", behind), what="prompt", known=("task",))
+    about: Any = {"what": "prompt", "known": ("task",)}
+    tries = [
+        (sampled(model, temperature), chat_prompt(CODE_GENERATE_PROMPT.replace("TESTS", behind), **about)[0])
+        for behind, temperature in question.ways
     ]
     room, judge, verifier = asyncio.Semaphore(args.concurrency), scorer("code"), passes_visible_tests(Sandbox())
 
     async def one(record: Any) -> None:
         rows: list[dict[str, Any]] = []
         async with room:
-            for number, (sampler, template) in enumerate(ways, first):
+            for number, (sampler, template) in enumerate(tries, question.first):
                 messages = template.format_messages(task=record.question)
                 reply = await reseeded(sampler, number, messages).ainvoke(messages)
                 text = read_text(reply)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...state.summary import requirements
+from ...state.threads.history import guide
 from .console import plain_table, printed, safe, shortened, terminal_width
 from .wording import (
     REJECTED_WORDS,
@@ -222,15 +223,7 @@ def tree_facts(branch: ThreadTree, marked: str) -> dict[str, Any]:
         branch: The oldest ancestor, with all below it.
         marked: The thread that was asked for.
     """
-    rows: list[dict[str, Any]] = []
-    # A stack and not recursion, which forks of forks could make too deep.
-    waiting: list[tuple[ThreadTree, list[bool], bool]] = [(branch, [], True)]
-    while waiting:
-        node, above, last = waiting.pop()
-        rows.append({**_row(node), "guide": _guide(above, last=last), "asked": node.thread_id == marked})
-        below = [*above, last]
-        forks = [(fork, below, fork is node.children[-1]) for fork in node.children]
-        waiting += reversed(forks)
+    rows = [{**_row(node), "guide": _guide(lasts), "asked": node.thread_id == marked} for node, lasts in branch.walk()]
     scores = [row["score"] for row in rows if row["score"] is not None]
     best = max(scores, default=None)
     # A tie has no best.
@@ -281,10 +274,5 @@ def _row(node: ThreadTree) -> dict[str, Any]:
     }
 
 
-def _guide(above: list[bool], *, last: bool) -> str:
-    """Return the lines before a name; `above` says for each ancestor whether it is the last of its siblings."""
-    if not above:
-        return ""
-    if len(above) > DEEPEST:
-        return f"… {len(above)} forks deep: "
-    return "".join("   " if ended else "│  " for ended in above[1:]) + ("└─ " if last else "├─ ")
+def _guide(lasts: Sequence[bool]) -> str:
+    return f"… {len(lasts)} forks deep: " if len(lasts) > DEEPEST else guide(lasts)

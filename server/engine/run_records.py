@@ -238,9 +238,13 @@ class RunRecords(Tables):
             standing: Of the thread; `None` where the run did not begin.
         """
         values = {
-            **{"run_id": run.id, "thread_id": run.thread_id, "held_by": held_by, "now": now},
-            **{"status": status, "standing": standing},
+            "run_id": run.id,
+            "thread_id": run.thread_id,
+            "status": status,
+            "standing": standing,
             "error": None if run.error is None else self.encoded(run.error),
+            "held_by": held_by,
+            "now": now,
         }
         self.together(END_RUN, END_ON_THREAD, FORGET_USAGE, values=values)
 

@@ -28,7 +28,8 @@ class Tables:
         self._vault = saver.vault
 
     def together(self, first: str, *others: str, values: Mapping[str, Any]) -> bool:
-        """Execute a statement, and others where it finds a row: in PostgreSQL as one. Return whether it found one.
+        """Execute a statement, and others where it finds a row; return whether it found one. In PostgreSQL they are one
+        statement; in SQLite a process that dies between them leaves the first alone.
 
         Args:
             first: The statement.

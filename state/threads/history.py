@@ -10,7 +10,7 @@ from ..langgraph_internals import INPUT_CHANNEL
 from ..storage.index import RunIndex, RunRow, row_from_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.types import StateSnapshot
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from ..events import Event
     from .kind import GraphKind
 
-__all__ = ["HistoryStep", "ThreadTree", "family", "grow_tree", "newest_branch", "read_history", "rows_of", "steps_of"]
+__all__ = [
+    "HistoryStep",
+    "ThreadTree",
+    "family",
+    "grow_tree",
+    "guide",
+    "newest_branch",
+    "read_history",
+    "rows_of",
+    "steps_of",
+]
 
 
 @dataclass(frozen=True)
@@ -46,16 +56,29 @@ class ThreadTree:
 
     def __str__(self) -> str:
         """Return a line for each thread, with its stop reason and score, forks below what they were forked from."""
-        lines, waiting = [], [(self, "", "")]
-        while waiting:
-            tree, guide, below = waiting.pop()
+        lines = []
+        for tree, lasts in self.walk():
             stopped = "not kept here" if tree.row is None else tree.row.stop_reason or "unfinished"
             score = "" if tree.row is None or tree.row.score is None else f", scored {tree.row.score:.2f}"
-            lines.append(f"{guide}{tree.thread_id}: {stopped}{score}")
-            forks = [(fork, f"{below}├─ ", f"{below}│  ") for fork in tree.children[:-1]]
-            forks += [(fork, f"{below}└─ ", f"{below}   ") for fork in tree.children[-1:]]
-            waiting += reversed(forks)
+            lines.append(f"{guide(lasts)}{tree.thread_id}: {stopped}{score}")
         return "\n".join(lines)
+
+    def walk(self) -> Iterator[tuple[ThreadTree, Sequence[bool]]]:
+        """Yield each thread before its forks, with whether its ancestors below the root, and it, are the last of their
+        siblings."""
+        # A stack and not recursion, which forks of forks could make too deep.
+        waiting: list[tuple[ThreadTree, Sequence[bool]]] = [(self, ())]
+        while waiting:
+            tree, lasts = waiting.pop()
+            yield tree, lasts
+            waiting += [(fork, (*lasts, fork is tree.children[-1])) for fork in reversed(tree.children)]
+
+
+def guide(lasts: Sequence[bool]) -> str:
+    """Return the lines before a thread's name, from what `ThreadTree.walk` says of it."""
+    if not lasts:
+        return ""
+    return "".join("   " if last else "│  " for last in lasts[:-1]) + ("└─ " if lasts[-1] else "├─ ")
 
 
 def newest_branch(snapshots: Iterable[StateSnapshot]) -> list[StateSnapshot]:

@@ -139,7 +139,7 @@ def leased(saver: Any, thread_id: str, *, outer: RunControl | None = None) -> It
     keeper = _keeper_of(saver)
 
     def look() -> None:
-        if time.monotonic() - keeper.looked_at > MOMENT_S:
+        if _is_stale(keeper):
             keeper.look()
 
     control = LookingControl(look, outer=outer)
@@ -203,11 +203,8 @@ class LeaseHolder:
 
     async def _look(self) -> None:
         """Look who wants the runs of this process to stop, unless that was done a moment ago."""
-        executor = self._keeper.leases.db_executor
-        if executor is None:
-            self._keeper.look()
-        elif time.monotonic() - self._keeper.looked_at > MOMENT_S:
-            await asyncio.get_running_loop().run_in_executor(executor, self._keeper.look)
+        if self._keeper.db_executor is None or _is_stale(self._keeper):
+            await self._keeper.alook()
 
     async def _release(self, lease: Lease | None = None, *, after: asyncio.Future[Lease] | None = None) -> None:
         """Give a lease back, also where the run is cancelled meanwhile: one that stays would keep the thread busy for
@@ -288,3 +285,7 @@ def request_stop(leases: Leases, thread_id: str) -> Generator[Do, Any, Runner | 
     if control := _CONTROLS.get(runner.token):
         control.request_drain(REQUESTED)
     return runner
+
+
+def _is_stale(keeper: LeaseKeeper) -> bool:
+    return time.monotonic() - keeper.looked_at > MOMENT_S

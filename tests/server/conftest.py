@@ -26,6 +26,11 @@ class Served:
         self.engine = app.state.engine
         self.server = server
 
+    def forget_runs(self) -> None:
+        """Forget what the process remembers of runs, as after a start."""
+        self.engine.known.here.clear()
+        self.engine.known._elsewhere.clear()
+
 
 class Talking:
     """Replies by prompt: a critic finds fault with a first draft, and is content with a second."""

@@ -84,8 +84,7 @@ async def test_a_task_is_a_run_and_its_context_a_thread(server: Any) -> None:
         assert (again.context_id, again.id != task.id) == (task.context_id, True)
         listed = await client.list_tasks(ListTasksRequest(context_id=task.context_id))
         assert {one.id for one in listed.tasks} == {task.id, again.id}
-        server.engine.known.here.clear()  # as after a start: nothing is remembered of the runs
-        server.engine.known._elsewhere.clear()
+        server.forget_runs()
         assert [await client.get_task(GetTaskRequest(id=one.id)) for one in (task, again)] == [task, again]
     headers = {"Authorization": f"Bearer {TOKENS[0]}"}
     async with httpx.AsyncClient(headers=headers, base_url=server.url) as http:

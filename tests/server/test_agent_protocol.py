@@ -207,8 +207,7 @@ def test_a_person_answers_over_http(stored: Any, talking: Any, remote: bool, con
         ended = client.runs.wait(name, "refine-with-a-person", command={"resume": {"action": "accept"}})
     assert (ended["answer"], ended["accepted_by"]) == ("first draft", "human")
     assert client.threads.get(name)["status"] == "idle"
-    stored.engine.known.here.clear()  # as after a start: nothing is remembered of the runs
-    stored.engine.known._elsewhere.clear()
+    stored.forget_runs()
     _, _, first = client.runs.list(name)
     assert client.runs.join(name, first["run_id"])["__interrupt__"] == output["__interrupt__"]
 
