@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.runtime import RunControl, Runtime
 
-from ..dual import Do, Logic, in_db_executor
+from ..dual import Do, Logic
 from ..langgraph_internals import RUNTIME
 from .leases import BEAT_S, LEASE_S, BusyThreadError, Leases, Runner, alive, this_process
 
@@ -119,7 +119,6 @@ class LeaseKeeper:
 
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
-        self.db_executor = leases.db_executor
         self.runs: dict[tuple[int, str], Lease] = {}
         """By the `id` of its control and its thread, the lease of each run."""
         self.latest: dict[str, Lease] = {}
@@ -202,8 +201,6 @@ class LeaseKeeper:
                 lease.control.request_drain(TAKEN_OVER)
             elif standing[lease.fence]:
                 lease.control.request_drain(REQUESTED)
-
-    alook = in_db_executor(look)
 
     # which lease it is
 

@@ -203,8 +203,11 @@ class LeaseHolder:
 
     async def _look(self) -> None:
         """Look who wants the runs of this process to stop, unless that was done a moment ago."""
-        if self._keeper.db_executor is None or _is_stale(self._keeper):
-            await self._keeper.alook()
+        executor = self._keeper.leases.db_executor
+        if executor is None:
+            self._keeper.look()
+        elif _is_stale(self._keeper):
+            await asyncio.get_running_loop().run_in_executor(executor, self._keeper.look)
 
     async def _release(self, lease: Lease | None = None, *, after: asyncio.Future[Lease] | None = None) -> None:
         """Give a lease back, also where the run is cancelled meanwhile: one that stays would keep the thread busy for
