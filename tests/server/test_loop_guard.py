@@ -371,8 +371,12 @@ def test_forks_of_typed_threads_take_their_share(guarded: Guarded) -> None:
         search = {"ids": names, "select": ["thread_id"], "limit": FORKS}
         while len(guarded.client.post("/threads/search", json=search).json()) < FORKS:
             assert not any(fork.done() for fork in forks)  # each is noted before its draft is checked
+        # The caller's own search took its turn among the forks: what ends from here on was waited for by another.
+        done = sum(fork.done() for fork in forks)
         other.get(f"/page/threads/{OTHERS}").raise_for_status()
-    assert sum(fork.done() for fork in forks) < FORKS // 2
+    ended = [fork.done() for fork in forks]
+    assert not all(ended)
+    assert sum(ended) - done < FORKS // 2
     pool.shutdown(wait=False)  # the rest ends with the server
 
 
