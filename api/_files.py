@@ -8,12 +8,13 @@ import os
 import secrets
 import sqlite3
 import stat
+import sys
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-__all__ = ["appended", "check_schema", "limit_values", "locked", "make_private", "write_file"]
+__all__ = ["appended", "check_schema", "limit_values", "locked", "make_private", "read_file", "write_file"]
 
 PRIVATE, USUAL = 0o600, 0o666
 """Modes of a new file, less the umask: for its owner alone, and as every program makes them."""
@@ -21,6 +22,26 @@ FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 
 MOST_BYTES = 160 * 2**20
 """Of one value that SQLite makes or reads: more than any that redraft writes, and far from what a machine has."""
+
+
+def read_file(path: str | os.PathLike[str], *, stdin: bool = False) -> str:
+    """Return the text of a file that a user wrote: UTF-8, with or without a byte order mark.
+
+    Args:
+        path: `~` is the home.
+        stdin: Whether `-` is standard input.
+
+    Raises:
+        ValueError: It is not UTF-8.
+        OSError: It can't be read.
+    """
+    name = os.fspath(path)
+    content = sys.stdin.buffer.read() if stdin and name == "-" else Path(os.path.expanduser(name)).read_bytes()
+    try:
+        return io.StringIO(content.decode("utf-8-sig"), newline=None).read()
+    except UnicodeDecodeError as error:
+        where = "standard input" if stdin and name == "-" else repr(name)
+        raise ValueError(f"{where} is not UTF-8: {error.reason} at byte {error.start + 1}") from None
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:

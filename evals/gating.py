@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from pydantic import Field, ValidationError
 
-from .._files import write_file
+from .._files import read_file, write_file
 from ..state.dual import finish
 from .analysis.anytime import Bets, anytime_interval
 from .analysis.paired import CHANCE, Interval, Row
@@ -207,7 +207,7 @@ def read_baseline(path: str | Path) -> Baseline:
         OSError: It can't be read.
     """
     try:
-        return Baseline.model_validate_json(Path(path).read_text(encoding="utf-8"))
+        return Baseline.model_validate_json(read_file(path))
     except ValidationError as error:
         raise ValueError(f"{path} is no baseline: {error.errors(include_url=False)[0]['msg']}") from None
 

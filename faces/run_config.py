@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from .._files import read_file
 from .._plugins import plugin_cache
 from ..graphs.registry import build_preset, find_preset, known_options, option_names
 from ..nodes.critics.registry import SELF, critic_model, on_itself
@@ -372,7 +373,7 @@ def read_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
         OSError: It can't be read.
     """
     try:
-        content = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        content = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ValueError(f"{os.fspath(path)} is no recipe: it is not JSON: {why}") from None

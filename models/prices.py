@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .._files import read_file
 
 __all__ = ["BATCH", "Price", "PriceTable", "discount", "innermost", "provider_of"]
 
@@ -71,8 +72,8 @@ class PriceTable:
             ValueError: The file can't be read, is no such JSON, or an entry is wrong; the message names the entry.
         """
         try:
-            entries = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~ of nobody known
+            entries = json.loads(read_file(path))
+        except (OSError, ValueError) as error:
             raise ValueError(f"prices {str(path)!r} can't be read as JSON: {error}") from error
         return cls(_entries(entries, where=f"prices {str(path)!r}"))
 

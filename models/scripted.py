@@ -7,7 +7,6 @@ import os  # as below
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -16,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable  # noqa: TC002  # with_fallbacks resolves return hints at run time
 from pydantic import PrivateAttr
 
+from .._files import read_file
 from .schema_requests import structured_chain
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def read_replies(path: str | os.PathLike[str]) -> list[Any]:
         ValueError: The file can't be read, is empty, or a line is wrong; the message gives its number.
     """
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, RuntimeError, UnicodeDecodeError) as error:  # RuntimeError: ~ of nobody known
+        text = read_file(path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"scripted replies {str(path)!r} can't be read: {error}") from error
     where = f"scripted replies {str(path)!r}"
     if text.lstrip().startswith("["):

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._files import read_file
 from ..faces.cli.options import Db, Model, Prices, PromptFile, age
 from ..faces.problems import DEFAULT_DB, BadInputError, bad_input
 
@@ -285,8 +286,8 @@ def _tokens(token_file: Path | None, variable: str) -> tuple[str, ...]:
         lines = os.environ.get(variable, "").split(",")
     else:
         try:
-            lines = token_file.expanduser().read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = read_file(token_file).splitlines()
+        except (OSError, ValueError) as error:
             raise BadInputError(f"the token file can't be read: {error}") from None
     tokens = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if token_file is not None and not tokens:

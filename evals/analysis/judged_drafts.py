@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import get_usage_metadata_callback
 
+from ..._files import read_file
 from ...nodes.critics.calibrated import ask_votes, critic_identity, number_in
 from ...nodes.critics.judge_file import JudgePart, Reading
 from ...nodes.critics.registry import FIELD, scores
@@ -56,7 +57,7 @@ def read_labelled(
         OSError: The file can't be read.
     """
     problems: dict[str, list[dict[str, Any]]] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_file(path).split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ..._files import read_file
 from .paired import Interval, Paired, Proportion, Row, auc, paired, proportion
 
 __all__ = [
@@ -140,7 +141,7 @@ def known_questions(path: Path, *, known: bool = True) -> list[KnownQuestion]:
         OSError: The file can't be read.
     """
     questions = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_file(path).split("\n"), start=1):
         if line.strip():
             try:
                 questions.append(KnownQuestion.model_validate_json(line))

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from pydantic import BaseModel, ValidationError
 
-from ..._files import write_file
+from ..._files import read_file, write_file
 from ...faces.cli.options import AsJson
 from ...faces.problems import BadInputError, bad_input
 from ...faces.run_config import RunConfig
@@ -37,6 +38,17 @@ class Revision(NamedTuple):
     accepted: bool
     tokens: int
     checks: Sequence[str] = ()
+
+
+class _Draft(BaseModel):
+    accepted: bool
+    tokens: int
+    refiner: str | None = None
+
+
+class _Run(BaseModel):
+    method: str
+    drafts: list[_Draft] = []
 
 
 def tune(
@@ -91,12 +103,26 @@ def _recorded(paths: Sequence[Path], db: str | None) -> list[Revision]:
         with opened(db, read_only=True) as saver:
             reader = RunConfig.reader(saver)
             logs += [iterations(read_events(Thread(reader, row.thread_id))) for row in every_row(saver.runs)]
-    lines = [line for path in paths if not path.is_dir() for line in path.read_text(encoding="utf-8").splitlines()]
-    drafts = [draft for row in map(json.loads, lines) if row["method"] == "refine" for draft in row["drafts"]]
+    drafts = [draft for path in paths if not path.is_dir() for draft in _drafts(path)]
     return [
         *(revision for steps in logs for revision in _revisions(steps)),
-        *(Revision(one["refiner"], one["accepted"], one["tokens"]) for one in drafts if one.get("refiner")),
+        *(Revision(one.refiner, one.accepted, one.tokens) for one in drafts if one.refiner),
     ]
+
+
+def _drafts(path: Path) -> Iterator[_Draft]:
+    """Yield the drafts of the refined runs in a file of benchmarks/everyday.py."""
+    for number, line in enumerate(read_file(path).split("\n"), 1):
+        if line.strip():
+            try:
+                run = _Run.model_validate_json(line)
+            except ValidationError as error:
+                about = error.errors()[0]
+                where = ".".join(map(str, about["loc"])) or "the line"
+                raise ValueError(
+                    f"{path}, line {number} is no run of benchmarks/everyday.py: {where}: {about['msg']}"
+                ) from None
+            yield from run.drafts if run.method == "refine" else ()
 
 
 def _revisions(steps: Sequence[Iteration]) -> Iterator[Revision]:

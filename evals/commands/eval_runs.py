@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..._files import read_file
 from ...faces.problems import BadInputError, RunStoppedError, Stopping, bad_input
 from ...faces.run_config import RunConfig, kept_spec
 from ...faces.sessions import encryption_key, model_or_default, seal_key
@@ -230,7 +231,7 @@ class EvalPlan:
             limits={**self.limits, **method.limits},
             # As data and not as a path: a worker on another machine has no such file.
             prompts=self.prompts,
-            prices=json.loads(Path(self.prices).read_text(encoding="utf-8")) if self.prices else None,
+            prices=json.loads(read_file(self.prices)) if self.prices else None,
             rpm=self.rpm,
             tpm=self.tpm,
         )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._files import read_file
 from ...state.dual import DualCallable, finish
 from .dataset import Dataset, Fields, Problem, numbered_rows, row_id
 from .scorers import Scorer
@@ -115,7 +116,7 @@ def own_dataset(
     if isinstance(data, str | os.PathLike):
         text = os.fspath(data)
         if text.endswith(".csv"):
-            content = Path(text).expanduser().read_text(encoding="utf-8-sig")
+            content = read_file(text)
             rows: list[Any] = list(csv.DictReader(io.StringIO(content, newline="")))
             name = Path(text).stem
         else:

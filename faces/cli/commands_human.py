@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..._files import read_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
 from ..sessions import any_reader, known_id, opened
 from ..views.console import Screen
@@ -50,7 +49,7 @@ def answer(
     if sum(value is not None for value in ways.values()) != 1:
         raise BadInputError(f"answer with one of {', '.join(ways)}")
     with bad_input():
-        text = None if draft is None else sys.stdin.read() if draft == "-" else Path(draft).read_text(encoding="utf-8")
+        text = None if draft is None else read_file(draft, stdin=True)
         reply = answer_of(accept=accept, feedback=feedback, draft=text and text.rstrip("\n"), stop=end, score=score)
     screen = Screen(as_json=as_json)
     try:

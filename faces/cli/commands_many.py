@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import read_file
 from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
 from ..sessions import opened
 from ..views.batch_bar import batch_bar
@@ -121,7 +121,7 @@ def run_many(
 def _read(path: Path) -> list[Any]:
     """Return the tasks of a file."""
     with bad_input():
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        text = read_file(path, stdin=True)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise BadInputError(f"{path} holds no task")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..._files import read_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
 from ..sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
 from ..views.console import Screen, say
@@ -62,7 +62,9 @@ def run(
     written: dict[str, Any],
 ) -> None:
     """Write, get feedback, check and refine until it is right or a limit says stop."""
-    task = sys.stdin.read() if task == "-" else task
+    if task == "-":
+        with bad_input():
+            task = read_file(task, stdin=True)
     if not task.strip():
         raise BadInputError("the task is empty: say what is to be written")
     if draft is not None and not draft.strip():

@@ -7,11 +7,11 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..._files import read_file
 from ...state.limits import MOST
 
 __all__ = ["THRESHOLDS", "JudgeFile", "JudgePart", "Reading", "bin_of", "drifted", "read_judge"]
@@ -104,7 +104,7 @@ def read_judge(judge: str | os.PathLike[str] | Mapping[str, Any] | JudgeFile) ->
         return judge
     label = "the judge" if isinstance(judge, dict) else f"the judge {str(judge)!r}"
     try:
-        content = judge if isinstance(judge, dict) else json.loads(Path(judge).read_text(encoding="utf-8"))  # type: ignore[arg-type]
+        content = judge if isinstance(judge, dict) else json.loads(read_file(judge))  # type: ignore[arg-type]
         return JudgeFile.model_validate(content)
     except OSError as error:
         raise ValueError(f"{label} can't be read: {error.strerror or error}") from None

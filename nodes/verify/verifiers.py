@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..._files import read_file
 from ..._plugins import plugin_cache, registered
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _length(argument: str) -> Verifier:
 def _schema(argument: str) -> Verifier:
     from .json_schema import matches_json_schema
 
-    text = argument if holds_schema(argument) else Path(argument).expanduser().read_text(encoding="utf-8")
+    text = argument if holds_schema(argument) else read_file(argument)
     try:
         return matches_json_schema(json.loads(text))
     except RecursionError:
@@ -246,7 +246,7 @@ def type_in(text: str) -> str:
     """
     if NAMED.fullmatch(text) or holds_schema(text):
         return stored_type(text)
-    return stored_type(Path(text).expanduser().read_text(encoding="utf-8").strip())
+    return stored_type(read_file(text).strip())
 
 
 def stored_type(text: str) -> str:

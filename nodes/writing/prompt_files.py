@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 import re
-from pathlib import Path
 from typing import Any
 
+from ..._files import read_file
 from .prompts import chat_prompt
 
 __all__ = ["builder_prompts", "check_prompt", "read_prompts", "read_tuned"]
@@ -67,7 +67,7 @@ def read_tuned(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     where = _shown(path)
     try:
-        content: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        content: Any = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{where} can't be read: {error}") from None
     prompts = content.get("prompts") if isinstance(content, dict) else None

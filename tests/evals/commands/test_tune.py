@@ -20,7 +20,8 @@ def everyday(path: Path, **brought: tuple[int, int, int]) -> str:
         for rung, (accepted, rejected, tokens) in brought.items()
         for number in range(accepted + rejected)
     ]
-    path.write_text(json.dumps({"method": "refine", "drafts": [{"text": "", "tokens": 9}, *drafts]}) + "\n")
+    first = {"text": "", "tokens": 9, "accepted": False}
+    path.write_text(json.dumps({"method": "refine", "drafts": [first, *drafts]}) + "\n")
     return str(path)
 
 
@@ -86,6 +87,8 @@ def test_nothing_to_read_is_said(shell: Any, words: tuple[str, ...]) -> None:
     shown = shell("tune", *words, "--out", "recipe.json")
     assert shown.code == 2
     assert not Path("recipe.json").exists()
+    Path("other.jsonl").write_text('{"method": "refine"}\n\n{"method": "refine", "drafts": [{"accepted": true}]}\n')
+    assert "other.jsonl, line 3 is no run" in shell("tune", "other.jsonl").err
 
 
 @pytest.mark.parametrize("content", ["[]", '{"rungs": ["polish"]}', '{"hue": 1}'])

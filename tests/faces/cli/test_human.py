@@ -242,7 +242,7 @@ def test_without_a_terminal_a_run_waits_and_says_how_to_answer(shell: Any, scrip
 def test_a_command_answers(answer: Any, expected: Any, shell: Any, scripted: Any, monkeypatch: Any) -> None:
     """`redraft answer` accepts, puts a file in the draft's place, or stops; the result is that of any run."""
     Path("mine.txt").write_text("My river lamp.\n")
-    monkeypatch.setattr("sys.stdin", io.StringIO("From a pipe.\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"From a pipe.\n")))
     shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
     shown = shell("answer", "t", *answer, "--at", "0", "--json")
     assert shown.code == (0 if expected[1] == "accepted" else 3), shown.err
@@ -255,7 +255,7 @@ def test_a_piped_draft_that_is_refused_is_kept(
 ) -> None:
     """A text from a pipe is nowhere else: where it can't be used, the message says which file holds it now."""
     shell("run", TASK, "--model", scripted("A lamp."), "--human", "--thread", "t")
-    monkeypatch.setattr("sys.stdin", io.StringIO("Hours of work.\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Hours of work.\n")))
     refused = shell("answer", thread, "--at", at, "--draft", "-")
     assert refused.code == 2
     where = Path("".join(refused.err.split()).partition("yourtextiskeptin")[2])

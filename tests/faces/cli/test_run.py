@@ -51,7 +51,7 @@ def test_json_is_alone_on_standard_output(shell: Any, scripted: Any) -> None:
 
 def test_the_task_can_come_from_standard_input(shell: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long task is piped in with `-`."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("Write about\na boat.\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Write about\r\na boat.\n")))
     shown = shell("run", "-", "--model", scripted("river lamp"), *VERIFY, "--json", "--db", "memory")
     assert shown.json["task"] == "Write about\na boat.\n"
     assert not Path("runs.sqlite").exists()

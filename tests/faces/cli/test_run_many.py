@@ -18,7 +18,8 @@ def test_many_tasks_are_run_by_one_command(
 ) -> None:
     """Each line is a run that `threads` and `resume` know; the same command goes on, and wrong lines are named."""
     words = ("--verify", "uses_words:rain", "--max-rounds", "0", "--concurrency", "1")
-    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "task": "Of rain."}\n\n{"id": "b", "task": "Of snow."}\n')
+    lines = '{"id": "a", "task": "Of rain."}\n\n{"id": "b", "task": "Of snow."}\n'
+    (tmp_path / "tasks.jsonl").write_text(lines, encoding="utf-8-sig")  # with a byte order mark, as Windows writes it
     done = shell("run-many", "tasks.jsonl", "--model", scripted("rain", ""), *words)
     assert done.code == 1
     assert "2 tasks, 1 accepted, 1 failed" in done.out
@@ -34,17 +35,18 @@ def test_many_tasks_are_run_by_one_command(
     steps = shell("history", rows["a"]["thread_id"], "--json").json["steps"]
     assert [step["node"] for step in steps][-2:] == ["prepare", "generate"]
 
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Of rain.\nOf rain again.\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Of rain.\nOf rain again.\n")))
     piped = shell("run-many", "-", "--out", "other.jsonl", "--model", scripted("rain", "rain"), *words)
     assert "other.jsonl  2/2  accepted 100.0%" in piped.out
 
     for text, says in (
         ("", "holds no task"),
+        ('{"task": "café"}\n', "'bad.jsonl' is not UTF-8"),
         ('{"task": "x"}\n{"task": 3}\n', "line 2: its `task` is no text"),
         ('{"task": "x"}\n{"tasks": "y"}\n', "line 2: it has no `task`"),
         ('{"task": "x"\n', "line 1: not JSON"),
     ):
-        (tmp_path / "bad.jsonl").write_text(text)
+        (tmp_path / "bad.jsonl").write_text(text, encoding="latin-1")
         refused = shell("run-many", "bad.jsonl", "--model", scripted("rain"))
         assert refused.code == 2
         assert says in refused.err
