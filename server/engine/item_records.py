@@ -26,6 +26,10 @@ ADD = (
     f"INSERT INTO served_items (owner, space, {COLUMNS}) VALUES (%(owner)s, %(space)s, "  # noqa: S608
     "%(namespace)s, %(key)s, %(value)s, %(now)s, %(now)s) ON CONFLICT (owner, space, namespace, key) {} RETURNING key"
 )
+CHANGE = (
+    f"UPDATE served_items SET value = %(value)s, updated_at = %(now)s WHERE {PLACE} "  # noqa: S608
+    "AND namespace = %(namespace)s AND key = %(key)s AND updated_at = %(left)s RETURNING key"
+)
 
 
 class Item(NamedTuple):
@@ -91,13 +95,13 @@ class ItemRecords(Tables):
         """Keep a value in place of one that may be there; only of this one, where `instead` is given, or of none.
 
         Returns:
-            `False` where somebody else was quicker, or a `new` one is there already.
+            `False` where somebody else changed or deleted it first, or a `new` one is there already.
         """
-        only = "" if instead is None else " WHERE served_items.updated_at = %(left)s"
-        change = f"DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at{only}"
         values = self._values(owner, namespace, key=key, value=self.encoded(value), now=now)
-        values["left"] = instead and instead.updated_at
-        return bool(self.query(ADD.format("DO NOTHING" if new else change), values))
+        if instead is not None:
+            return bool(self.query(CHANGE, {**values, "left": instead.updated_at}))
+        overwrite = "DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+        return bool(self.query(ADD.format("DO NOTHING" if new else overwrite), values))
 
     def remove(self, owner: str, namespace: Sequence[str], key: str) -> None:
         """Forget a value, where there is one."""

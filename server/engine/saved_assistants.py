@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ...graphs.registry import option_names
@@ -97,23 +97,27 @@ class SavedAssistants:
 
     async def update(self, caller: Caller, assistant_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Add a version, which becomes the latest, and return it; metadata are put over those before."""
-        item = await self._item(caller, assistant_id)
-        before = _latest(item)
-        metadata = {**before["metadata"], **(fields.get("metadata") or {})}
-        versions = item.value["versions"]
-        if fields.get("graph_id") not in (None, before["graph_id"]):
-            before = {**before, "context": {}, "config": {}}  # another preset has other options
-        version = await self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
-        return await self._change(
-            caller, item, {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
-        )
+
+        async def added(item: Item) -> dict[str, Any]:
+            before = _latest(item)
+            metadata = {**before["metadata"], **(fields.get("metadata") or {})}
+            versions = item.value["versions"]
+            if fields.get("graph_id") not in (None, before["graph_id"]):
+                before = {**before, "context": {}, "config": {}}  # another preset has other options
+            version = await self._version({**fields, "metadata": metadata}, before, versions[-1]["version"] + 1)
+            return {"latest": version["version"], "versions": [*versions, version][-MOST_VERSIONS:]}
+
+        return await self._change(caller, assistant_id, added)
 
     async def set_latest(self, caller: Caller, assistant_id: str, version: int) -> dict[str, Any]:
         """Make an earlier version the one that is run, and return it."""
-        item = await self._item(caller, assistant_id)
-        if version not in {one["version"] for one in item.value["versions"]}:
-            raise NotThereError("there is no such version")
-        return await self._change(caller, item, {**item.value, "latest": version})
+
+        async def chosen(item: Item) -> dict[str, Any]:
+            if version not in {one["version"] for one in item.value["versions"]}:
+                raise NotThereError("there is no such version")
+            return {**item.value, "latest": version}
+
+        return await self._change(caller, assistant_id, chosen)
 
     async def delete(self, caller: Caller, assistant_id: str) -> None:
         """Forget an assistant; its threads stay."""
@@ -161,10 +165,16 @@ class SavedAssistants:
             raise NotThereError("there is no such assistant")
         return item
 
-    async def _change(self, caller: Caller, item: Item, value: Mapping[str, Any]) -> dict[str, Any]:
-        if not await self._db.write(self._items.put, caller.id, (), item.key, value, now=now(), instead=item):
-            raise TakenError("somebody else has just changed this assistant: read it again")
-        return await self.get(caller, item.key)
+    async def _change(
+        self, caller: Caller, assistant_id: str, change: Callable[[Item], Awaitable[Mapping[str, Any]]]
+    ) -> dict[str, Any]:
+        """Write what a function makes of an assistant, and return the assistant."""
+        while True:
+            item = await self._item(caller, assistant_id)
+            value = await change(item)
+            # Only as it was read: else of two requests at once one would undo what the other has written.
+            if await self._db.write(self._items.put, caller.id, (), assistant_id, value, now=now(), instead=item):
+                return await self.get(caller, assistant_id)
 
 
 def _latest(item: Item) -> dict[str, Any]:

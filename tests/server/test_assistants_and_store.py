@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -15,7 +16,8 @@ TASK = {"task": "Write about autumn."}
 
 def test_an_assistant_is_made_changed_and_run(start_server: Any, checkpointer_url: str) -> None:
     """An assistant of a preset with options runs as they say; each change is a version, to which one can go back, and a
-    run may say otherwise for itself. It outlives the server, on every database."""
+    run may say otherwise for itself. Of changes at the same moment none is lost. It outlives the server, on every
+    database."""
     server = start_server(db=checkpointer_url)
     with get_sync_client(url=server.url) as client:
         made = client.assistants.create("refine", context={"verifiers": ["uses_words:first"]}, name="Firsts",
@@ -42,6 +44,10 @@ def test_an_assistant_is_made_changed_and_run(start_server: Any, checkpointer_ur
         schemas = client.assistants.get_schemas(name)
         assert "verifiers" in schemas["context_schema"]["properties"]
         assert client.assistants.get_graph(name)["nodes"]
+        with ThreadPoolExecutor(8) as pool:
+            each = [*pool.map(lambda at: client.assistants.update(name, metadata={f"n{at}": at}), range(8))]
+        assert sorted(one["version"] for one in each) == [*range(3, 11)]
+        assert client.assistants.get(name)["metadata"].items() >= {f"n{at}": at for at in range(8)}.items()
         assert client.assistants.update(name, graph_id="zero-shot")["context"] == {}
     if checkpointer_url == "memory":
         return
