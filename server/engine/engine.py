@@ -245,13 +245,15 @@ class Engine:
         return await self.known.on_thread(thread_id)
 
     async def join(self, run: Run) -> Mapping[str, Any]:
-        """Return the output of a run when it has ended: `__error__` where it failed, the values that it left in its
-        thread where this process no longer knows more."""
+        """Return the output of a run when it has ended, of the state that it left in its thread where this process no
+        longer knows it: `__error__` where it failed."""
         await run.wait()
         if run.status in ("error", "timeout") and run.error is not None:
             return {"__error__": run.error}
         if run.output is None and not run.stateless and (left := await self.state_after(run)) is not None:
-            return {**left.values, **({"__interrupt__": left.interrupts} if left.interrupts else {})}
+            graph = await self.graphs.reader(await self.owned.thread(run.caller, run.thread_id))
+            output = {name: left.values[name] for name in graph.output_channels if name in left.values}
+            return output | ({"__interrupt__": left.interrupts} if left.interrupts else {})
         return run.output or {}
 
     async def state_after(self, run: Run) -> StateSnapshot | None:
