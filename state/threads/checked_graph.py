@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot, StateUpdate
@@ -38,7 +39,7 @@ from .lease import RunLease
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
 
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.runnables.graph import Graph
     from langgraph.graph import StateGraph
 
@@ -80,6 +81,24 @@ class CheckedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             # Without a layer of ours, which would be resumed with every event of the loop.
             return super().astream(task_input, _unmarked(config), **options)
         return self._arun(task_input, config, options)
+
+    def as_tool(
+        self,
+        args_schema: Any = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """Return a tool for agents: it takes a task and returns the answer. With a schema or types of your own it takes
+        what they say, and returns the whole output, as LangChain's does."""
+        runnable: Runnable[Any, Any] = self
+        if args_schema is None and arg_types is None and "task" in self.builder.schemas[self.builder.input_schema]:
+            runnable, arg_types = self.pick("answer"), {"task": str}
+            description = description or "Does a task. Its answer is judged and revised before it is returned."
+        return convert_runnable_to_tool(
+            runnable, args_schema, name=name or self.get_name(), description=description, arg_types=arg_types
+        )
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         return _without_raising(super().get_graph(config, xray=xray), self.nodes)

@@ -25,7 +25,16 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
-from redraft import Critique, RefineMiddleware, Thread, human_critic, open_checkpointer, uses_words, verifier_critic
+from redraft import (
+    Critique,
+    RefineMiddleware,
+    Thread,
+    build_refine_graph,
+    human_critic,
+    open_checkpointer,
+    uses_words,
+    verifier_critic,
+)
 from redraft.graphs.agent import build_agent_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_tools
@@ -673,3 +682,20 @@ def test_each_message_may_come_with_its_own_requirements(run: Any) -> None:
     later = run(agent, {"messages": [("user", "Now a boat.")]}, ONE)
     assert (later["messages"][-1].text, told(later)["requirements"]) == ("A boat.", [])
     assert writer.calls[2][0].type == "human"
+
+
+@pytest.mark.slow
+def test_a_graph_is_a_tool_of_an_agent() -> None:
+    """An agent gives a graph a task and is told the answer alone; a person in it is asked through the agent's run."""
+    critics = [verifier_critic(uses_words("river", "lamp")), human_critic()]
+    writing = build_refine_graph(ScriptedModel(["A lamp.", "A river."]), critics=critics)
+    written = writing.as_tool(name="write", description="Writes a text.")
+    assert list(written.args) == ["task"]
+    model = CallingModel([calls(("write", {"task": "Of a river."})), "Here it is."])
+    agent = create_agent(model, [written], checkpointer=InMemorySaver())
+    asked = agent.invoke({"messages": [("user", "Write of a river.")]}, ONE)
+    assert asked["__interrupt__"][0].value["draft"] == "A lamp."
+    *_, told, last = agent.invoke(Command(resume="accept"), ONE)["messages"]
+    assert (told.name, told.text, last.text) == ("write", "A lamp.", "Here it is.")
+    whole = writing.as_tool(name="write", description="Writes a text.", arg_types={"task": str, "draft": str})
+    assert sorted(whole.args) == ["draft", "task"]
