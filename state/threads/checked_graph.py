@@ -58,8 +58,9 @@ def compiled(builder: StateGraph[Any, Any, Any, Any], kind: GraphKind, **options
     Raises:
         TypeError: The checkpointer is not opened.
     """
-    if isinstance(options.get("checkpointer"), Checkpointer):
-        raise TypeError(f"checkpointer= is what open_checkpointer(…) returns, which is no saver yet: {OPEN_IT}")
+    if isinstance(saver := options.get("checkpointer"), Checkpointer | str):
+        named = repr(saver) if isinstance(saver, str) else "what open_checkpointer(…) returns"
+        raise TypeError(f"checkpointer= is {named}, which is no saver yet: {OPEN_IT}")
     # It stays with the builder, which every copy of the compiled graph shares; LangGraph makes copies by calling the
     # class anew with the attributes it knows.
     setattr(builder, ATTRIBUTE, kind)

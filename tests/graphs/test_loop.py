@@ -283,6 +283,8 @@ def test_build_errors_say_what_would_be_right() -> None:
         build_refine_graph(model, verifiers=[rhymes])
     with pytest.raises(TypeError, match=r"no saver yet: open it by `with open_checkpointer\(…\) as saver:`"):
         build_refine_graph(model, checkpointer=open_checkpointer("memory"))
+    with pytest.raises(TypeError, match=r"'runs.sqlite', which is no saver yet: open it by"):
+        build_refine_graph(model, checkpointer="runs.sqlite")
     with pytest.raises(AttributeError, match=r"has no 'get_tuple': open it by `with open_checkpointer"):
         open_checkpointer("memory").get_tuple({})
     with pytest.raises(ValueError, match=r"entry 'mine' is wrong: .*; right is {'input_per_mtok': 0.5"):
