@@ -73,7 +73,7 @@ class PriceTable:
         """
         try:
             entries = json.loads(read_file(path))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"prices {str(path)!r} can't be read as JSON: {error}") from error
         return cls(_entries(entries, where=f"prices {str(path)!r}"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ...graphs.registry import option_names
@@ -168,13 +169,14 @@ class SavedAssistants:
     async def _change(
         self, caller: Caller, assistant_id: str, change: Callable[[Item], Awaitable[Mapping[str, Any]]]
     ) -> dict[str, Any]:
-        """Write what a function makes of an assistant, and return the assistant."""
+        """Write what a function makes of an assistant, and return the assistant as written."""
         while True:
             item = await self._item(caller, assistant_id)
-            value = await change(item)
+            changed = item._replace(value=await change(item), updated_at=now())
             # Only as it was read: else of two requests at once one would undo what the other has written.
-            if await self._db.write(self._items.put, caller.id, (), assistant_id, value, now=now(), instead=item):
-                return await self.get(caller, assistant_id)
+            put = partial(self._items.put, caller.id, (), assistant_id, changed.value)
+            if await self._db.write(put, now=changed.updated_at, instead=item):
+                return _assistant_json(changed)
 
 
 def _latest(item: Item) -> dict[str, Any]:
