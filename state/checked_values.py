@@ -28,6 +28,7 @@ __all__ = [
     "check_items",
     "check_update",
     "check_values",
+    "first_fault",
     "naming",
     "refusal",
 ]
@@ -203,6 +204,12 @@ def _limits_in(channel: str, value: Any) -> Sequence[Mapping[str, Any]]:
     if channel == "limits":
         return [value]
     return [event["limits"] for event in value if "limits" in event]
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the field that pydantic finds at fault first, and what is wrong with it."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, fault['loc'])) or 'the line'}: {fault['msg']}"
 
 
 def _explained(error: ValidationError) -> str:

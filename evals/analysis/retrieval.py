@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..._files import read_file
+from ...state.checked_values import first_fault
 from .paired import Interval, Paired, Proportion, Row, auc, paired, proportion
 
 __all__ = [
@@ -146,10 +147,8 @@ def known_questions(path: Path, *, known: bool = True) -> list[KnownQuestion]:
             try:
                 questions.append(KnownQuestion.model_validate_json(line))
             except ValidationError as error:
-                about = error.errors()[0]
-                where = ".".join(map(str, about["loc"])) or "the line"
                 raise ValueError(
-                    f'{path}:{number}: {where}: {about["msg"]}; a line is {{"question": "…", "sources": ["a.md"]}}'
+                    f'{path}:{number}: {first_fault(error)}; a line is {{"question": "…", "sources": ["a.md"]}}'
                 ) from None
     if known and not any(question.sources for question in questions):
         raise ValueError(f"{path} holds no question with known sources")

@@ -22,6 +22,7 @@ from ...faces.views.wording import percent
 from ...nodes.mending.ladder import LADDER
 from ...nodes.writing.writers import EDIT
 from ...state import Thread
+from ...state.checked_values import first_fault
 from ..analysis.paired import proportion
 from ..run.result_record import Iteration, iterations
 from ..run.run_folder import find_runs
@@ -117,10 +118,8 @@ def _drafts(path: Path) -> Iterator[_Draft]:
             try:
                 run = _Run.model_validate_json(line)
             except ValidationError as error:
-                about = error.errors()[0]
-                where = ".".join(map(str, about["loc"])) or "the line"
                 raise ValueError(
-                    f"{path}, line {number} is no run of benchmarks/everyday.py: {where}: {about['msg']}"
+                    f"{path}, line {number} is no run of benchmarks/everyday.py: {first_fault(error)}"
                 ) from None
             yield from run.drafts if run.method == "refine" else ()
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..._files import appended, locked, write_file
+from ...state.checked_values import first_fault
 from .result_record import ResultRecord
 
 __all__ = [
@@ -142,9 +143,7 @@ def read_results(path: Path, *, upto: int | None = None) -> dict[str, ResultReco
         try:
             record = ResultRecord.model_validate_json(line)
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            raise ValueError(f"{path}, line {number}: {where}: {fault['msg']}") from None
+            raise ValueError(f"{path}, line {number}: {first_fault(error)}") from None
         if record.question_id in records:
             raise ValueError(f"{path}, line {number}: the problem {record.question_id!r} has a result already")
         records[record.question_id] = record
@@ -262,8 +261,7 @@ def read_run(folder: Path | str) -> Run:
     try:
         info = RunInfo.model_validate(read_run_info(folder))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ValueError(f"{folder / INFO}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(f"{folder / INFO}: {first_fault(error)}") from None
     whole = _whole_lines(folder / RESULTS)
     records = read_results(folder / RESULTS, upto=whole)
     return Run(folder, info, tuple(records.values()), torn=whole < (folder / RESULTS).stat().st_size)

@@ -29,6 +29,7 @@ from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from ...models.batches import CALL
+from ...state.checked_values import first_fault
 from ...state.events import CHANGE_KINDS
 from ...state.langgraph_internals import CHECKPOINTER as SAVER
 from ...state.storage.journal import BadJournalError, Journal, KeptReply, UnkeptReplyError, UnreadJournalError
@@ -342,8 +343,7 @@ def _message(fields: Any) -> AIMessage:
     try:
         return KeptMessage.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_fault(error)) from None
 
 
 def _fields(message: Any) -> dict[str, Any]:
