@@ -135,6 +135,8 @@ class Guarded:
         self.own: dict[str, str] = {}
         """Ids that its caller has, by the names of the paths' parameters."""
         self.held: list[str] = []
+        self.cost = ""
+        """Of the last request."""
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -144,7 +146,8 @@ class Guarded:
 
     def sent(self, method: str, path: str, body: Any) -> None:
         """Send one request, and look what it cost; once more where it was much, since a first one may import things."""
-        assert any(self.is_cheap(method, path, body) for _ in range(2)), (path, json.dumps(body)[:500], self.held)
+        cheap = any(self.is_cheap(method, path, body) for _ in range(2))
+        assert cheap, f"{self.cost} {path} {json.dumps(body)[:500]} {''.join(self.held)}"
 
     def is_cheap(self, method: str, path: str, body: Any) -> bool:
         """Send one request, and return whether it held nobody up and took its share; a long reply is left."""
@@ -159,6 +162,7 @@ class Guarded:
         # How much longer a piece of work takes here than where the limits were set, at this moment.
         slowness = max(1.0, yardstick() / YARDSTICK_S) if told or used > MOST_CPU_S else 1.0
         assert not any(one["waited"] > MOST_AT_FIRST_S * slowness for one in told), (path, self.held)
+        self.cost = f"{used:.2f} s of CPU, {grown >> 20} MB, {slowness:.1f} times as slow"
         kept_waiting = any(one["held"] > MOST_HELD_S * slowness for one in told)
         return not kept_waiting and used <= MOST_CPU_S * slowness and grown <= MOST_MEMORY
 
