@@ -274,7 +274,9 @@ def pooled(question: str, rows: Sequence[Row], models: Sequence[str]) -> None:
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
         fitted, note = MixedLM(differences, design, groups=families).fit(reml=True), ""
-    if not fitted.converged:
+        # It may say that it converged where it has no errors to tell.
+        converged = fitted.converged and np.isfinite(fitted.bse_fe).all()
+    if not converged:
         groups = np.unique(families, return_inverse=True)[1]
         fitted = OLS(differences, design).fit(cov_type="cluster", cov_kwds={"groups": groups})
         note = "; the mixed model did not converge: least squares, clustered by families"
