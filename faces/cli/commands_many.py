@@ -15,7 +15,7 @@ from ..problems import DEFAULT_DB, BadInputError, RunStoppedError, bad_input
 from ..sessions import opened
 from ..views.batch_bar import batch_bar
 from ..views.console import Screen
-from ..views.wording import money
+from ..views.wording import amount, money
 from .commands_run import recipe_given
 from .options import AsJson, Db
 
@@ -106,8 +106,8 @@ def run_many(
 
     def show_summary(screen: Screen) -> None:
         screen.line(
-            f"{len(results)} tasks, {accepted} accepted, {len(failed)} failed, {used['total_tokens']:,} tokens, "
-            f"{money(used['cost_usd'])}"
+            f"{amount(len(results), 'task')}, {accepted} accepted, {len(failed)} failed, "
+            f"{used['total_tokens']:,} tokens, {money(used['cost_usd'])}"
         )
         for result in failed[:5]:
             screen.line((f"  {result['id']}: {result['error']}", "dim"))
