@@ -124,8 +124,10 @@ def test_a_run_is_started_and_watched(start_server: Callable[..., Any], stepwise
     writer.steps.release()
     shows(chromium, "second draft", within=".rounds")
     assert "the connection was lost; trying again …" in chromium.run("told")
+    # The words come first, and what they changed once the draft is whole: what was said of the first draft stands below
+    # that, and beside what it changed.
+    chromium.wait_for("document.querySelector('.rounds').innerText.split('Name the month.').length > 2")
     shown = chromium.run("document.querySelector('.rounds').innerText")
-    # what was said of the first draft stands below it, and beside what it changed
     assert [shown.count(text) for text in ("first draft", "Name the month.", "second draft")] == [1, 2, 1]
     assert chromium.run("[...document.querySelectorAll('.round h3')].map((one) => one.innerText)") == [
         "Round 0",

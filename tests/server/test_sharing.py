@@ -108,8 +108,8 @@ async def test_a_run_that_is_cancelled_at_once_ends(talking: Any) -> None:
     runs = [await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"])) for _ in range(2)]
     with pytest.raises(QueueFullError):
         await engine.submit(LOCAL, Submission(assistant="refine", input=REFINE["input"]))
-    # The waiting one first: it would begin once the other has ended.
-    await asyncio.gather(*(engine.cancel(LOCAL, run.id) for run in [*reversed(runs), *runs]))
+    for run in reversed(runs):  # the waiting one first: it would begin once the other has ended
+        await asyncio.gather(*(engine.cancel(LOCAL, run.id) for _ in range(2)))
     assert [run.status for run in runs] == ["interrupted", "interrupted"]
     assert sorted(counted) == sorted(run.id for run in runs)
     assert [event async for _, event in runs[1].follow()] == []
