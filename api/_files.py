@@ -9,12 +9,21 @@ import secrets
 import sqlite3
 import stat
 import sys
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
-__all__ = ["appended", "check_schema", "limit_values", "locked", "make_private", "read_file", "write_file"]
+__all__ = [
+    "appended",
+    "check_schema",
+    "limit_values",
+    "locked",
+    "make_private",
+    "opened_text",
+    "read_file",
+    "write_file",
+]
 
 PRIVATE, USUAL = 0o600, 0o666
 """Modes of a new file, less the umask: for its owner alone, and as every program makes them."""
@@ -24,24 +33,35 @@ MOST_BYTES = 160 * 2**20
 """Of one value that SQLite makes or reads: more than any that redraft writes, and far from what a machine has."""
 
 
-def read_file(path: str | os.PathLike[str], *, stdin: bool = False) -> str:
-    """Return the text of a file that a user wrote: UTF-8, with or without a byte order mark.
+@contextmanager
+def opened_text(path: str | os.PathLike[str], *, stdin: bool = False) -> Iterator[io.TextIOWrapper]:
+    """Open a file that a user wrote, to be read as it comes: UTF-8, with or without a byte order mark.
 
     Args:
         path: `~` is the home.
         stdin: Whether `-` is standard input.
 
     Raises:
-        ValueError: It is not UTF-8.
-        OSError: It can't be read.
+        ValueError: Within the block, where what is read is not UTF-8.
+        OSError: It can't be opened or read.
     """
     name = os.fspath(path)
-    content = sys.stdin.buffer.read() if stdin and name == "-" else Path(os.path.expanduser(name)).read_bytes()
-    try:
-        return io.StringIO(content.decode("utf-8-sig"), newline=None).read()
-    except UnicodeDecodeError as error:
-        where = "standard input" if stdin and name == "-" else repr(name)
-        raise ValueError(f"{where} is not UTF-8: {error.reason} at byte {error.start + 1}") from None
+    piped = stdin and name == "-"
+    with nullcontext(sys.stdin.buffer) if piped else open(os.path.expanduser(name), "rb") as binary:
+        text = io.TextIOWrapper(binary, encoding="utf-8-sig")
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            at = f" at byte {binary.tell() - len(error.object) + error.start + 1:,}" if binary.seekable() else ""
+            raise ValueError(f"{'standard input' if piped else repr(name)} is not UTF-8: {error.reason}{at}") from None
+        finally:
+            text.detach()
+
+
+def read_file(path: str | os.PathLike[str], *, stdin: bool = False) -> str:
+    """Return the text of a file that a user wrote; arguments and errors as of `opened_text`."""
+    with opened_text(path, stdin=stdin) as text:
+        return text.read()
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from ..._files import write_file
+from ..._files import opened_text, write_file
 from ...faces.cli.options import MODELS, AsJson, MaxOutputTokens, Model, critic_help
 from ...faces.problems import BadInputError, RunStoppedError, bad_input
 from ...faces.sessions import model_or_default
@@ -149,7 +149,7 @@ def _given(file: str, task: str, draft: str, right: str, limit: int | None) -> t
 
     first: Any = None
     if Path(file).is_file():
-        with Path(file).open(encoding="utf-8") as lines, suppress(ValueError):
+        with opened_text(file) as lines, suppress(ValueError):
             first = json.loads(lines.readline())
     if isinstance(first, dict) and (right in first or draft in first):
         return read_labelled(file, task=task, draft=draft, right=right, limit=limit), None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..._files import read_file, write_file
+from ..._files import opened_text, write_file
 from ..._plugins import default_plugin
 from ..problems import DEFAULT_DB, BadInputError, bad_input
 from ..sessions import checked_thread_id, encryption_key, every_row, known_id, opened, seal_key
@@ -158,10 +157,8 @@ def import_thread(
     Its record is checked first: one that was changed is refused. A recipe that somebody else wrote is asked about
     before it is followed.
     """
-    with opened(db, create=True) as saver, bad_input():
-        imported = saver.import_thread(
-            io.StringIO(read_file(file, stdin=True)), None if thread is None else checked_thread_id(thread)
-        )
+    with opened(db, create=True) as saver, bad_input(), opened_text(file, stdin=True) as lines:
+        imported = saver.import_thread(lines, None if thread is None else checked_thread_id(thread))
     Screen(as_json=as_json).result(
         {"thread_id": imported}, lambda screen: screen.line(("imported as ", "dim"), imported)
     )

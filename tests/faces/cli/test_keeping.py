@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redraft.state import open_checkpointer
+from redraft.state.storage import housekeeping
 from redraft.state.storage.group_writer import Statement
 from redraft.state.threads.lease import leased
 
@@ -27,8 +30,26 @@ def names(shell: Callable[..., Any], *words: str) -> set[str]:
     return {row["thread_id"] for row in json.loads(shell("threads", "--json", *words).out)}
 
 
-def test_a_thread_is_taken_to_another_database_and_back(shell: Callable[..., Any], lamp: str) -> None:
-    """A file holds it, another database shows and replays it, and nothing that is there is overwritten."""
+class Endless(io.RawIOBase):
+    """A file without an end."""
+
+    given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        self.given += len(room)
+        assert self.given < 1_000_000
+        room[:] = b"x" * len(room)
+        return len(room)
+
+
+def test_a_thread_is_taken_to_another_database_and_back(
+    shell: Callable[..., Any], lamp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file holds it, another database shows and replays it, and nothing that is there is overwritten. What never ends
+    is refused where a line is too long."""
     assert shell("export", lamp).code == 0
     again = shell("export", lamp)
     assert (again.code, "is there already: it would be lost" in again.err) == (2, True)
@@ -41,6 +62,10 @@ def test_a_thread_is_taken_to_another_database_and_back(shell: Callable[..., Any
     assert names(shell) == {"lamp", "twice", "thrice"}
     unknown = shell("copy", "nobody", "x")
     assert (unknown.code, "nobody" in unknown.err) == (2, True)
+    monkeypatch.setattr(housekeeping, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Endless())))
+    endless = shell("import", "-")
+    assert (endless.code, "line 1 can't be read: it has more than" in endless.err) == (2, True)
 
 
 def test_threads_are_deleted_after_a_yes(shell: Callable[..., Any], lamp: str) -> None:
