@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 __all__ = [
+    "add_line",
     "appended",
     "check_schema",
     "limit_values",
@@ -115,6 +116,23 @@ def appended(path: str | os.PathLike[str]) -> io.FileIO:
     except BaseException:
         os.close(number)
         raise
+
+
+def add_line(file: io.FileIO, line: bytes, path: str | os.PathLike[str]) -> None:
+    """Add a line, without its end, to a file of `appended`: whole or not at all.
+
+    Raises:
+        OSError: There is no room for it. The file is as it was.
+    """
+    before = os.fstat(file.fileno()).st_size
+    try:
+        if file.write(line + b"\n") > len(line):
+            return
+        number = errno.ENOSPC
+    except OSError as error:
+        number = error.errno or errno.EIO
+    file.truncate(before)  # what fitted would be glued to the next line
+    raise OSError(number, os.strerror(number), os.fspath(path))
 
 
 def locked(path: str | os.PathLike[str], busy: str) -> int | None:

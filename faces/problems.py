@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -104,6 +105,8 @@ def bad_input() -> Iterator[None]:
     except (ValueError, LookupError, OSError, ImportError, RuntimeError) as error:
         if isinstance(error, BrokenPipeError):
             raise
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ProblemError(str(error)) from error
         raise BadInputError(str(error)) from error
 
 

@@ -186,6 +186,7 @@ def run_many(
         GivenUpError: The first tasks all failed.
         RuntimeError: Another process writes `out`; or one of several ended, killed say: start again to go on.
         ConnectionError: The database was lost, or is full.
+        OSError: There is no room for a result in `out`, which holds whole lines all the same.
 
     Example:
         >>> from redraft import build_refine_graph, run_many, uses_words

@@ -166,7 +166,9 @@ def writing(path: Path) -> Iterator[None]:
     with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None)) as lock:
         try:
             lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
             raise ValueError(f"another process is writing the index {path.stem}: wait until it is done") from None
         yield
 

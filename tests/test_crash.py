@@ -10,12 +10,14 @@ import os
 import signal
 import sqlite3
 import sys
-from collections import Counter
+from collections import Counter, deque
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redraft import run_many, uses_words
 from redraft.evals.datasets.dataset import Dataset, Problem
 from redraft.evals.run.methods import build_method
 from redraft.evals.run.result_record import failed_record
@@ -23,10 +25,13 @@ from redraft.evals.run.run_folder import ResultFile, read_results
 from redraft.evals.run.runner import run_method
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
+from redraft.nodes.runtime.pace import Pace, at_pace
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.storage.group_writer import Statement
 from redraft.state.storage.journal import KeptReply, UnreadJournalError
 from redraft.state.storage.leases import Runner
+
+from tests.full_disk import room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,8 +206,13 @@ def reject(task: str, draft: str, history: Any, /) -> Critique:
     return Critique("Write it anew.", accepted=False)
 
 
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
-    """When SQLite has no room the run raises and says so; with room it goes on, and pays one call again at most."""
+def test_a_full_disk_is_told_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When SQLite has no room the run raises and says so; with room it goes on, and pays one call again at most.
+
+    A saver that finds no room when it is closed gives back its file and threads all the same.
+    """
     model = ScriptedModel([f"{number} {'word ' * 9000}" for number in range(8)])
     with open_checkpointer(str(tmp_path / "runs.sqlite")) as saver:
         graph = build_refine_graph(model, critics=[reject], checkpointer=saver, limits={"max_rounds": 3})
@@ -217,6 +227,19 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         assert Thread(graph, "lamp").replay().matches
     assert 1 <= before < 4
     assert len(model.calls) in (4, 5)
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    saver = open_checkpointer(str(tmp_path / "runs.sqlite")).open()
+    stream = graph.copy({"checkpointer": saver}).stream({"task": "Write."}, {"configurable": {"thread_id": "half"}})
+    next(stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(saver.leases.leases, "renew", full)
+        saver.close()
+    assert "can't be given up: database or disk is full" in caplog.text
+    with pytest.raises(Exception, match="closed"):
+        saver.writer.write(Statement("SELECT 1"))
 
 
 def test_a_full_disk_makes_no_result_of_a_bulk_run(tmp_path: Path) -> None:
@@ -241,10 +264,26 @@ def test_a_full_disk_makes_no_result_of_a_bulk_run(tmp_path: Path) -> None:
     records = read_results(tmp_path / "results.jsonl")
     assert [record.error for record in records.values()] == [None] * 4
 
+    # Of runs that end at once, the results come before the error.
+    kept: list[int] = []
+
+    async def work(number: int) -> int:
+        if number % 2:
+            raise ConnectionError(f"run {number}")
+        return number
+
+    async def gather() -> None:
+        async with aclosing(at_pace(Pace(20), deque(range(20)), work)) as results:
+            async for one in results:
+                kept.append(one)  # noqa: PERF401  (an error leaves what came before it)
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(gather())
+    assert sorted(kept) == [*range(0, 20, 2)]
+
 
 def test_a_result_that_finds_no_room_leaves_no_torn_line(tmp_path: Path) -> None:
     """Where a part of a line fits, the evaluation stops, the file holds whole lines, and the record goes in later."""
-    resource = pytest.importorskip("resource")
     used: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "calls": 1, "cost_usd": None, "seconds": 0.1}
     one, other = (
         failed_record("no answer", question_id=name, question="Q", ground_truth=None, usage=used, seconds=0.1)
@@ -253,16 +292,24 @@ def test_a_result_that_finds_no_room_leaves_no_torn_line(tmp_path: Path) -> None
     path = tmp_path / "results.jsonl"
     with ResultFile(path) as results:
         assert results.add(one)
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
-        try:
-            with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
-                results.add(other)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        with room_for(path.stat().st_size + 10), pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+            results.add(other)
         assert list(read_results(path)) == ["p1"]
         assert results.add(other)
     assert list(read_results(path)) == ["p1", "p2"]
+
+    out, model = tmp_path / "many.jsonl", ScriptedModel(["rain"] * 3)
+    full = ExitStack()
+    given: Any = {
+        "graph": build_refine_graph(model, verifiers=[uses_words("rain")]),
+        "tasks": ["One.", "Two."],
+        "out": out,
+        "concurrency": 1,
+    }
+    with full, pytest.raises(OSError, match=f"No space left on device: '{out}'"):
+        run_many(**given, on_progress=lambda _, done: done and full.enter_context(room_for(out.stat().st_size + 10)))
+    assert len(run_many(**given)) == len(out.read_text().splitlines()) == 2
+    assert len(model.calls) == 3  # what was written is not asked for again
 
 
 def test_a_database_that_is_restarted_ends_no_run_for_good(postgres_url: str) -> None:

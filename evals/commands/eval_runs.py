@@ -474,8 +474,9 @@ def _run_one(plan: EvalPlan, method: Method, folder: Path, screen: Screen) -> No
         try:
             with batch_bar(screen, method.name, "right") as show:
                 asyncio.run(go(show))
-        except GivenUpError as error:
-            raise RunStoppedError(f"{method.name}: {error}; --resume --retry-failed tries again") from None
+        except (GivenUpError, ConnectionError) as error:
+            again = "--resume --retry-failed tries again" if isinstance(error, GivenUpError) else "--resume goes on"
+            raise RunStoppedError(f"{method.name}: {error}; {again}") from None
         finally:
             # Also for a run that was broken off: the seconds of its parts add up.
             after = {**before, "seconds": round(before["seconds"] + perf_counter() - start, 3)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..._files import appended, locked, write_file
+from ..._files import add_line, appended, locked, write_file
 from ...state.checked_values import first_fault
 from .result_record import ResultRecord
 
@@ -95,11 +94,7 @@ class ResultFile:
         if record.question_id in self.records:
             return False
         assert self._file is not None, "the file is not open"  # noqa: S101
-        line = (record.model_dump_json() + "\n").encode()
-        before = os.fstat(self._file.fileno()).st_size
-        if self._file.write(line) != len(line):  # the disk is full: what fitted would be glued to the next line
-            self._file.truncate(before)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        add_line(self._file, record.model_dump_json().encode(), self.path)
         # On the disk before it counts: a resumed run passes over what has a record.
         os.fsync(self._file.fileno())
         self.records[record.question_id] = record

@@ -97,7 +97,7 @@ def run_many(
         except KeyboardInterrupt:
             why = f"stopped; what is done is in {out}, and the same command goes on"
             raise RunStoppedError(why, exit_code=130) from None
-        except GivenUpError as error:
+        except (GivenUpError, ConnectionError) as error:
             raise RunStoppedError(f"{error}; the same command goes on") from None
     failed = [result for result in results if result["error"] is not None]
     used = add_usage([result["usage"] for result in results])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
-from ..._files import appended, locked, write_file
+from ..._files import add_line, appended, locked, write_file
 from ...state.threads.kind import differences
 from ...state.usage import Usage  # noqa: TC001  (whoever validates a `ManyResult` reads its annotations)
 
@@ -148,8 +148,10 @@ class Batch:
             self.known = self._read(path)
             self._file = appended(path)
             self.name = str(said.get("name") or self.name)
-            file.truncate(0)
-            file.write(json.dumps({"name": self.name, "made_by": self.made_by}, default=str).encode())
+            about = json.dumps({"name": self.name, "made_by": self.made_by}, default=str).encode()
+            if beside.read_bytes().strip() != about:
+                file.truncate(0)
+                add_line(file, about, beside)
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
@@ -166,8 +168,8 @@ class Batch:
     def add(self, result: ManyResult, at_once: int, hedged: int) -> None:
         """Keep a result, and tell how many runs are under way at most, and how many calls were asked twice."""
         self.known[result["id"]] = result
-        if self._file:
-            self._file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
+        if self.path and self._file:
+            add_line(self._file, json.dumps(result, ensure_ascii=False).encode(), self.path)
         self.progress.at_once, self.progress.hedged = at_once, hedged
         self._count(result)
         self.on_progress(self.progress, result)

@@ -89,12 +89,16 @@ async def at_pace(
                 running.add(asyncio.create_task(start(waiting.popleft())))
             # It may be more at once by then, though nothing has ended.
             ended, running = await asyncio.wait(running, timeout=1, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
+            for task in sorted(ended, key=_raised):  # what a result cost is not lost with the one that raised
                 yield task.result()
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _raised(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 class WatchedRun(BaseCallbackHandler):

@@ -219,7 +219,7 @@ class LeaseKeeper:
         return None
 
     def close(self) -> None:
-        """Give up every lease that is held."""
+        """Give up every lease that is held; where the database is lost or full, they end when they expire."""
         with self._lock:
             held = [lease for lease in self.runs.values() if not lease.given_up]
             self.runs.clear()
@@ -229,8 +229,11 @@ class LeaseKeeper:
             self._queue.put(False)
             if keeper is not threading.current_thread():
                 keeper.join()
-        if held:
-            self.leases.renew([lease.fence for lease in held], 0.0)
+        try:
+            if held:
+                self.leases.renew([lease.fence for lease in held], 0.0)
+        except Exception as error:
+            LOG.warning("the leases of threads can't be given up: %s", error)
         for lease in held:
             lease.over = lease.given_up = True
 
@@ -280,9 +283,9 @@ class LeaseKeeper:
                     beat = now
                 if now - self.looked_at >= LOOK_S:
                     self.look()
-            except Exception:
+            except Exception as error:
                 # The database may come back; until then a lease holds as long as it was taken for.
-                LOG.exception("the leases of threads can't be renewed")
+                LOG.warning("the leases of threads can't be renewed: %s", error)
             with self._lock:
                 if self.runs:
                     idle = now

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tests.full_disk import room_for
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -54,3 +56,10 @@ def test_many_tasks_are_run_by_one_command(
         assert shell("run-many", "tasks.jsonl", "--model", scripted("rain"), *wrong).code == 2
     lost = shell("run-many", "none.jsonl", "--model", scripted("rain"))
     assert "none.jsonl" in lost.err
+
+    # A disk that is full is no wrong input.
+    (tmp_path / "long.jsonl").write_text(json.dumps({"task": "Of rain. " * 999}))
+    with room_for(1500):
+        full = shell("run-many", "long.jsonl", "--out", "few.jsonl", "--model", scripted("rain"), "--db", "memory")
+    assert (full.code, full.err.strip()) == (1, "redraft: [Errno 28] No space left on device: 'few.jsonl'")
+    assert (tmp_path / "few.jsonl").read_bytes() == b""
