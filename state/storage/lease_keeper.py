@@ -57,7 +57,7 @@ class Lease:
     """Of the run; held, so that no other object has its `id`."""
     fence: int = 0
     """The fencing token; 0 until the lease is taken."""
-    token: str = ""
+    token: str = field(default_factory=partial(secrets.token_hex, 8))
     """Names the run, in the database."""
     over: bool = False
     """The run has ended: anybody may take the thread."""
@@ -145,10 +145,10 @@ class LeaseKeeper:
         """
         thread_id = lease.thread_id
         lease.sure_until = CLOCK() + LEASE_S
-        runner = yield from self._claim(thread_id, LEASE_S)
-        lease.fence, lease.token = runner.fence, runner.token
-        lease.fresh = lease.calls_read = runner.fresh
+        # Before the database has it: another thread of this process may see the row at once.
         _LIVE[lease.token] = lease
+        runner = yield from self._claim(thread_id, LEASE_S, lease.token)
+        lease.fence, lease.fresh, lease.calls_read = runner.fence, runner.fresh, runner.fresh
         with self._lock:
             self._ended.pop(thread_id, None)
             self.runs[id(lease.control), thread_id] = self.latest[thread_id] = lease
@@ -184,7 +184,7 @@ class LeaseKeeper:
         Raises:
             BusyThreadError: Somebody runs the thread right now.
         """
-        yield from self._claim(thread_id, 0.0)
+        yield from self._claim(thread_id, 0.0, secrets.token_hex(8))
 
     def look_for_ends(self) -> None:
         """Have it looked at once which runs have ended."""
@@ -239,9 +239,9 @@ class LeaseKeeper:
 
     # within
 
-    def _claim(self, thread_id: str, seconds: float) -> Logic[Runner]:
+    def _claim(self, thread_id: str, seconds: float, token: str) -> Logic[Runner]:
         until = time.monotonic() + PATIENCE_S
-        runner = Runner(secrets.token_hex(8), this_process())
+        runner = Runner(token, this_process())
         follows = self._ended.get(thread_id, 0)
         while True:
             options = {"seconds": seconds, "follows": follows}

@@ -49,8 +49,24 @@ def assert_free(saver: Any) -> None:
 
 
 @pytest.mark.usefixtures("no_guess")
-def test_a_stream_that_is_left_gives_its_thread_back(saver: Any) -> None:
-    """While a stream is open, nobody else runs its thread; when it is closed, or nobody holds it any more, it ended."""
+def test_a_stream_that_is_left_gives_its_thread_back(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a stream is open, nobody else runs its thread; when it is closed, or nobody holds it any more, it ended.
+
+    Two runs that begin at the same moment are no exception: the second does not take the first for one that has died.
+    """
+    both: Any = {"configurable": {"thread_id": "both"}}
+    take = saver.leases.leases.take
+
+    def taken(*given: Any, **how: Any) -> Any:
+        patched.undo()  # the other one takes it as usual
+        runner = take(*given, **how)
+        with pytest.raises(BusyThreadError):
+            graph_of(saver, "other").invoke(TASK, both)
+        return runner
+
+    with monkeypatch.context() as patched:
+        patched.setattr(saver.leases.leases, "take", taken)
+        assert graph_of(saver, "a lamp", "no issues").invoke(TASK, both)["answer"] == "a lamp"
     for leave in ("close", "forget"):
         parts = graph_of(saver, "a lamp", "no issues").stream(TASK, LAMP)
         assert leases_of(saver).get("lamp") is None  # nobody has asked for a part
