@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .graphs.loop import TASK_ONLY
     from .graphs.preset import ASK, DOCUMENTS, HUMAN, INDEX, JUDGE, THRESHOLD, TOP_K, Option, Preset, Served
     from .graphs.registry import build_preset, find_preset
+    from .models.specs import as_model
     from .nodes.critics.model_critic import ModelCritic
     from .nodes.critics.registry import CriticKind, as_critics, named_critic
     from .nodes.critics.structured_replies import StructuredModel, UnreadableReplyError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .nodes.writing.prompt_injection import fenced_messages
     from .nodes.writing.prompts import PromptedModel, chat_prompt, prompt_values, seen_by_refiner
     from .nodes.writing.replies import read_text
-    from .nodes.writing.sampling import require_model, revising_model, sampled
+    from .nodes.writing.sampling import revising_model, sampled
     from .nodes.writing.writers import EvidenceWriter, as_writer
     from .state.critique import DualCritic
     from .state.dual import Do, DualCallable, calling
@@ -62,6 +63,9 @@ MEANINGS = {
     "redraft.graphs.registry": {
         "build_preset": "builds a preset's graph by name",
         "find_preset": "a preset by name",
+    },
+    "redraft.models.specs": {
+        "as_model": "the chat model that a text names, or the one that is given",
     },
     "redraft.nodes.critics.model_critic": {
         "ModelCritic": "a critic that asks a model for a verdict",
@@ -106,7 +110,6 @@ MEANINGS = {
         "read_text": "the text of a reply, without its reasoning",
     },
     "redraft.nodes.writing.sampling": {
-        "require_model": "refuses what is no chat model",
         "revising_model": "a model for revisions, sampled",
         "sampled": "a model that samples, so that it does not repeat itself",
     },
@@ -190,6 +193,7 @@ __all__ = [
     "UnreadableReplyError",
     "VerifierKind",
     "as_critics",
+    "as_model",
     "as_writer",
     "build_preset",
     "call",
@@ -206,7 +210,6 @@ __all__ = [
     "named_critic",
     "prompt_values",
     "read_text",
-    "require_model",
     "revising_model",
     "rounds",
     "sampled",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..models.specs import as_model
 from ..nodes.arguments import check_lists
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.generate import CHECKED_GENERATE_PROMPT, GENERATE_PROMPT
@@ -36,10 +37,10 @@ ADAPTIVE_RUNGS = (Arm("sample", tries=2), Arm("mend", tries=1), Arm("rewrite", t
 
 
 def build_adaptive_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     critics: Sequence[Any] = (),
-    verifiers: Sequence[AnyVerifier] = (),
+    verifiers: Sequence[AnyVerifier | str] = (),
     arms: Sequence[Arm] | None = None,
     **options: Any,
 ) -> RefineGraph:
@@ -89,6 +90,7 @@ def build_adaptive_graph(
             model, critics=critics, verifiers=verifiers, rungs=arms, **{"name": "adaptive", **options}
         )
     # Sampled, since a model that is sure of itself writes the same again.
+    model = as_model(model)
     later = sampled(model)
     requirements = wishes([*map(verifier_critic, verifiers), *critics]) if options.get("tell_checks", True) else ""
     seen = {**seen_by_refiner(options), "told": requirements}

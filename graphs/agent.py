@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..models.specs import as_model
 from ..nodes.agents.agent_answers import AnswerRefiner
 from ..nodes.agents.agent_judge import AGENT_CRITIC_PROMPT, AGENT_VERDICT_PROMPT, agent_judge
 from ..nodes.agents.agent_runs import agent_reviser, agent_writer
@@ -19,7 +20,7 @@ from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import parted
 from ..nodes.mending.ladder import wishes
 from ..nodes.writing.prompts import Prompts, is_prompt, seen_by_refiner
-from ..nodes.writing.sampling import require_model, revising_model
+from ..nodes.writing.sampling import revising_model
 from ..state.limits import merged_limits
 from .loop import build_refine_graph
 
@@ -43,7 +44,7 @@ __all__ = ["AGENT_CRITIC_PROMPT", "AGENT_REFINER_PROMPT", "AGENT_VERDICT_PROMPT"
 def build_agent_graph(
     base: Any = None,
     *,
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     tools: Sequence[str | BaseTool | Callable[..., Any]] = (),
     documents: str | os.PathLike[str] | None = None,
     index: str | None = None,
@@ -52,7 +53,7 @@ def build_agent_graph(
     max_calls: int | None = None,
     critic: AgentCritic | Sequence[AgentCritic] | None = None,
     critics: Sequence[AgentCritic] | None = None,
-    verifiers: Sequence[AnyVerifier] = (),
+    verifiers: Sequence[AnyVerifier | str] = (),
     critic_prompt: Prompts | None = None,
     refine: Literal["base"] | Writer | Mapping[str, Literal["base"] | Writer | Prompts] | None = None,
     revise_with_tools: bool = False,
@@ -116,7 +117,7 @@ def build_agent_graph(
         >>> graph.invoke({"task": "How many is 2 + 2?"})["answer"]
         'Four.'
     """
-    require_model(model)
+    model = as_model(model)
     refuse(options, BASE_WRITES)
     if base is None:
         most = MAX_CALLS if max_calls is None else max_calls

@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
+from ..models.specs import as_model
 from ..nodes.arguments import check_lists, checked_count, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import as_critics
@@ -34,7 +35,6 @@ from ..nodes.search.selection import select
 from ..nodes.search.shared_budget import SharedBudgets
 from ..nodes.verify.answer_type import answer_type_of
 from ..nodes.writing.prompts import Prompt, Prompts, seen_by_refiner
-from ..nodes.writing.sampling import require_model
 from ..state.limits import Limits, merged_limits
 from ..state.open_state import typed_schemas
 from ..state.schema import RefineInput
@@ -60,10 +60,10 @@ __all__ = ["PAIRWISE_PROMPT", "Variation", "build_branching_graph"]
 
 
 def build_branching_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[AnyVerifier] = (),
+    verifiers: Sequence[AnyVerifier | str] = (),
     branching_factor: int = 3,
     depth: int = 2,
     beam_width: int = 1,
@@ -132,7 +132,7 @@ def build_branching_graph(
         >>> graph.invoke({"task": "Write about rain."})["answer"]
         'Rain on a roof.'
     """
-    require_model(model)
+    model = as_model(model)
     checked_count("branching_factor", branching_factor, least=1)
     checked_count("depth", depth, least=0)
     checked_count("beam_width", beam_width, least=1)
@@ -213,7 +213,7 @@ def build_branching_graph(
 def _critics(
     model: BaseChatModel,
     critics: Sequence[Any] | None,
-    verifiers: Sequence[AnyVerifier],
+    verifiers: Sequence[AnyVerifier | str],
     options: Mapping[str, Any],
     prompt: Prompts | None,
 ) -> list[Any]:

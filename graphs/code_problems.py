@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..models.specs import as_model
 from ..nodes.arguments import check_lists, refuse
 from ..nodes.critics.critics import model_critic, verifier_critic
 from ..nodes.verify.code_checks import passes_visible_tests
@@ -43,7 +44,7 @@ CODE_ARMS = (Arm("sample", tries=3), Arm("repair", tries=1))
 
 
 def build_code_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     tests: str | Sequence[str] | None = None,
     entry_point: str | None = None,
@@ -91,6 +92,7 @@ def build_code_graph(
     """
     from ..nodes.programs import default_sandbox
 
+    model = as_model(model)
     refuse(options, {"answer_type": "has no use here: the answer is code"})
     verifier = passes_visible_tests(sandbox or default_sandbox(), tests=tests, entry_point=entry_point)
     shown_tests = _tests_in_prompt([tests] if isinstance(tests, str) else tests or [])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
+from ..models.specs import as_model
 from ..nodes.ahead import beginning_ahead
 from ..nodes.arguments import check_lists
 from ..nodes.check import check as check_step
@@ -167,10 +168,10 @@ class LoopParts(NamedTuple):
 
 
 def build_refine_graph(
-    model: BaseChatModel | None = None,
+    model: BaseChatModel | str | None = None,
     *,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[AnyVerifier] = (),
+    verifiers: Sequence[AnyVerifier | str] = (),
     generate: Writer | None = None,
     feedback: Any = None,
     check: Any = None,
@@ -205,12 +206,14 @@ def build_refine_graph(
     critics are told what was said before it in the thread, and the answer is the last of the output's `messages`.
 
     Args:
-        model: Writes drafts and revisions, and judges them where no critic is given. Needed unless `generate`,
+        model: Writes drafts and revisions, and judges them where no critic is given: a chat model, or a text that names
+            one, as `chat_model` takes it. Needed unless `generate`,
             `refine` and `critics` (or `feedback`) are all given.
         critics: Asked about each draft, cheapest first; a chat model among them judges. Default, where no verifier is
             given: the model itself, whose own opinion nobody has measured: that is logged once a process (logger
             `redraft`), and `accepted_by` says `self (uncalibrated)`.
-        verifiers: Programs that judge, `(task, draft) -> Critique`, each as `verifier_critic` makes a critic of it.
+        verifiers: Programs that judge, `(task, draft) -> Critique`, each as `verifier_critic` makes a critic of it; or
+            texts, as `--verify` takes them.
         generate: Writes the first draft, where the input has no `draft`: a callable over the state, a Runnable, an
             agent, or a compiled graph.
         feedback: Takes the state and returns a Critique, a verdict as a verifier's, or several; stands in for the
@@ -275,6 +278,7 @@ def build_refine_graph(
         >>> graph.invoke({"task": "Write about rain."})["answer"]
         'Rain falls. It drums on the roof.'
     """
+    model = model if model is None else as_model(model)
     prices = price_table(prices)
     answer = answer_type_of(answer_type)
     if checkpoints not in get_args(Checkpoints):
@@ -369,7 +373,7 @@ def build_refine_graph(
 def _judges(
     model: BaseChatModel | None,
     critics: Sequence[Any] | None,
-    verifiers: Sequence[AnyVerifier],
+    verifiers: Sequence[AnyVerifier | str],
     feedback: Any,
     *,
     prompt: Prompts | None,

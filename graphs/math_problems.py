@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
 
+from ..models.specs import as_model
 from ..nodes.arguments import refuse
 from ..nodes.critics.critics import model_critic
 from ..nodes.critics.program_critic import OUTVOTED, AdoptingWriter, program_critic
@@ -49,7 +50,7 @@ MATH_ARMS = (Arm("revise", tries=1, needs=OUTVOTED),)
 
 
 def build_math_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     critic: MathCritic | Sequence[MathCritic] = "program",
     critics: Sequence[Any] | None = None,
@@ -89,6 +90,7 @@ def build_math_graph(
         'accepted'
     """
     refuse(options, {"answer_type": "has no use here: the answer of a solution is its last line, a number"})
+    model = as_model(model)
     several: Sequence[MathCritic] = critic if isinstance(critic, list | tuple) else [critic]  # type: ignore[list-item]
     replaced = critics is not None or "feedback" in options
     if critic_prompt is not None and (replaced or critic == "program"):
@@ -117,18 +119,18 @@ def build_math_graph(
     return build_refine_graph(model, critics=critics, **{**defaults, **options})
 
 
-def build_zero_shot_graph(model: BaseChatModel, **options: Any) -> RefineGraph:
+def build_zero_shot_graph(model: BaseChatModel | str, **options: Any) -> RefineGraph:
     """Return the baseline of one call: the solution as the model writes it, judged by nobody."""
     return _baseline(model, "zero-shot", MATH_GENERATE_PROMPT, options)
 
 
-def build_few_shot_graph(model: BaseChatModel, **options: Any) -> RefineGraph:
+def build_few_shot_graph(model: BaseChatModel | str, **options: Any) -> RefineGraph:
     """Return the baseline of one call with worked examples before the problem."""
     return _baseline(model, "few-shot", FEW_SHOT_PROMPT, options)
 
 
 def build_majority_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     samples: int = 5,
     temperature: float = 0.7,
@@ -148,11 +150,12 @@ def build_majority_graph(
         ValueError: At build: `samples` is below 1.
     """
     prompt = options.pop("generate_prompt", MATH_GENERATE_PROMPT)
+    model = as_model(model)
     writer = MajorityWriter(model, prompt, samples=samples, answer=read_answer, temperature=temperature)
     return _baseline(model, f"majority-{samples}", prompt, {"generate": writer, **options})
 
 
-def _baseline(model: BaseChatModel, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
+def _baseline(model: BaseChatModel | str, name: str, prompt: str, options: dict[str, Any]) -> RefineGraph:
     defaults = {**TASK_ONLY, "generate_prompt": prompt, "critics": [], "check": first_draft_only, "name": name}
     return build_refine_graph(model, **{**defaults, **options})
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import END, START, StateGraph
 
+from ..models.specs import as_model
 from ..nodes.arguments import checked_count
 from ..nodes.check import check
 from ..nodes.critics.critics import VerifierCritic, name_critics
@@ -70,9 +71,9 @@ __all__ = ["build_pipeline_graph"]
 
 def build_pipeline_graph(
     pipeline: str | Pipeline | PipelineStep,
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
-    critic: BaseChatModel | None = None,
+    critic: BaseChatModel | str | None = None,
     threshold: float | None = None,
     documents: Any = None,
     top_k: int = 4,
@@ -119,7 +120,7 @@ def build_pipeline_graph(
     Raises:
         PipelineError: At build: the pipeline makes no sense; the message points at the place.
         ValueError: At build: a prompt uses unknown variables, a number makes no sense, or a step can't be built.
-        TypeError: At build: a model is a text, or the pipeline is neither a text nor steps.
+        TypeError: At build: a model is none, or the pipeline is neither a text nor steps.
 
     Example:
         >>> from redraft import build_pipeline_graph
@@ -129,6 +130,7 @@ def build_pipeline_graph(
         >>> graph.invoke({})["answer"]
         'Tests find bugs early.'
     """
+    model, critic = as_model(model), critic if critic is None else as_model(critic, what="critic")
     k = top_k if k is None else k
     checked_count("top_k", k, least=1)
     parsed = parse_pipeline(pipeline) if isinstance(pipeline, str) else Pipeline.of(pipeline)

@@ -54,12 +54,12 @@ __all__ = [
 
 
 def build_reasoning_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     iterations: int = 3,
-    critic: BaseChatModel | None = None,
+    critic: BaseChatModel | str | None = None,
     critics: Sequence[Any] | None = None,
-    verifiers: Sequence[AnyVerifier] = (),
+    verifiers: Sequence[AnyVerifier | str] = (),
     threshold: float | None = None,
     documents: Any = None,
     index: str | None = None,
@@ -105,7 +105,7 @@ def build_reasoning_graph(
         ValueError: At build: a number makes no sense, a prompt uses unknown variables, `prepare=` stands beside
             `documents=`, an option would be without effect, or as in `build_refine_graph`.
         NotImplementedError: At build: there are tools, and the model can't call any.
-        TypeError: At build: `documents` is nothing to look up in, or a model is a text.
+        TypeError: At build: `documents` is nothing to look up in, or a model is none.
 
     Example:
         >>> from redraft import build_reasoning_graph
@@ -158,8 +158,8 @@ def build_reasoning_graph(
 
 
 def _critics(
-    critic: BaseChatModel | None, critics: Sequence[Any] | None, verifiers: Sequence[AnyVerifier]
-) -> tuple[BaseChatModel | None, list[Any] | None]:
+    critic: BaseChatModel | str | None, critics: Sequence[Any] | None, verifiers: Sequence[AnyVerifier | str]
+) -> tuple[BaseChatModel | str | None, list[Any] | None]:
     """Return the model that criticises, and who judges in its place."""
     if verifiers and (critic is not None or critics):
         raise ValueError("in reasoning programs judge alone: give --verify (verifiers=) or --critic")
@@ -201,7 +201,9 @@ MEANT = {
 }
 
 
-def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, prices: Prices | None = None) -> Arrow:
+def draft(
+    model: BaseChatModel | str, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, prices: Prices | None = None
+) -> Arrow:
     """Return the arrow that writes a first draft on the branch's topic.
 
     Args:
@@ -213,7 +215,9 @@ def draft(model: BaseChatModel, *, prompt: Prompts = DRAFT_PROMPT, k: int = 4, p
     return Arrow(ReasoningSteps(model, draft_prompt=prompt, prices=prices), "draft", k=k)
 
 
-def think(model: BaseChatModel, *, prompt: Prompts = THINK_PROMPT, k: int = 4, prices: Prices | None = None) -> Arrow:
+def think(
+    model: BaseChatModel | str, *, prompt: Prompts = THINK_PROMPT, k: int = 4, prices: Prices | None = None
+) -> Arrow:
     """Return the arrow that thinks aloud: notes that the drafts and improvements after it are written by.
 
     Args:
@@ -243,7 +247,7 @@ def load_documents(
 
 
 def critique(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     prompt: Prompts = CRITIQUE_PROMPT,
     scored: bool = False,
@@ -266,7 +270,7 @@ def critique(
 
 
 def improve(
-    model: BaseChatModel, *, prompt: Prompts = IMPROVE_PROMPT, k: int = 4, prices: Prices | None = None
+    model: BaseChatModel | str, *, prompt: Prompts = IMPROVE_PROMPT, k: int = 4, prices: Prices | None = None
 ) -> Arrow:
     """Return the arrow that improves the branch's most recent draft or improvement by its critique.
 
@@ -280,10 +284,10 @@ def improve(
 
 
 def refinement_loop(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     iterations: int = 3,
-    critic: BaseChatModel | None = None,
+    critic: BaseChatModel | str | None = None,
     threshold: float | None = None,
     draft_prompt: Prompts = DRAFT_PROMPT,
     critique_prompt: Prompts = CRITIQUE_PROMPT,

@@ -16,6 +16,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 from .._plugins import load_plugin, plugin_cache, plugins
+from ..models.specs import as_model
 from .preset import COMMON, Option, Preset, Served
 from .presets import PRESETS
 
@@ -96,7 +97,7 @@ def build_preset(
         critics: Who judges: critics, chat models, or texts as `--critic` takes them.
         verifiers: Programs that judge, or texts as `--verify` takes them; `answer_type` among the options may be such
             a text too.
-        build_model: Makes a model of a spec, where a text names one.
+        build_model: Makes a model of a spec, where a text names one; default: `redraft.models.chat_model`.
         checkpoints: As `build_refine_graph` takes it, for a preset whose builder does; the others save one a step.
         options: As `Preset.build` takes them, and for every preset `human=True`, which asks a person after all others,
             which `ask` makes `"each"` time or where the run ends `"unaccepted"`, and `judge`, the content of a judge's
@@ -115,7 +116,7 @@ def build_preset(
         options["answer_type"] = named_type(options["answer_type"])
     options = {option_names().get(option, option): value for option, value in options.items()}
     _check_use(preset, options, critics, verifiers)
-    build_model = build_model or _no_model
+    build_model = build_model or as_model
     judges = _judges(preset, critics, model, build_model)
     if (judge := options.pop("judge", None)) is not None:
         judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
@@ -165,10 +166,6 @@ def _check_use(preset: Preset, options: Mapping[str, Any], critics: Sequence[Any
     for flag, value in (("--verify", verifiers), ("--answer-type", options.get("answer_type"))):
         if value and preset.no_verifiers:
             raise ValueError(f"{flag} has no use in {preset.name}: {preset.no_verifiers}")
-
-
-def _no_model(spec: str) -> Any:
-    raise ValueError(f"{spec!r} is a text; make a model of it: redraft.models.chat_model({spec!r})")
 
 
 def _options(presets: Sequence[Preset]) -> list[Option]:

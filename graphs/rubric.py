@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..models.specs import as_model
 from ..nodes.rubric.judges import JUDGE_PROMPT, DimensionJudge, GroundedModel
 from ..nodes.rubric.rubrics import Dimension, Rubric, Vote
 from ..nodes.rubric.wiring import rubric_wiring
 from ..nodes.writing.prompts import Prompts, seen_by_refiner
-from ..nodes.writing.sampling import require_model, revising_model
+from ..nodes.writing.sampling import revising_model
 from .loop import TASK_ONLY, RefineGraph, build_refine_graph
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = [
 
 
 def build_rubric_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     rubric: Rubric | None = None,
     judge: Panel | None = None,
@@ -91,7 +92,7 @@ def build_rubric_graph(
         >>> graph.invoke({"task": "Write a note."})["answer"]
         'A note.'
     """
-    require_model(model)
+    model = as_model(model)
     own = {
         "judge": judge,
         "judges": judges,

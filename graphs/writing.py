@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..models.specs import as_model
 from ..nodes.arguments import check_lists
 from ..nodes.critics.critics import HumanCritic, VerifierCritic, verifier_critic
 from ..nodes.mending.ladder import WISHES
@@ -43,9 +44,9 @@ WRITING_ARMS = (Arm("revise", tries=2), Arm("rewrite", tries=1))
 
 
 def build_writing_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
-    verifiers: Sequence[AnyVerifier | VerifierCritic] = (),
+    verifiers: Sequence[AnyVerifier | VerifierCritic | str] = (),
     words: Sequence[str] = (),
     min_words: int | None = None,
     max_words: int | None = None,
@@ -92,7 +93,7 @@ def build_writing_graph(
     """
     check_lists(critics=critics, verifiers=verifiers)
     checks = _constraints(words, (min_words, max_words), pattern, json_schema, max_grade)
-    checks += [check if isinstance(check, VerifierCritic) else _as_critic(check) for check in verifiers]
+    checks += [check if isinstance(check, VerifierCritic) else verifier_critic(check) for check in verifiers]
     people_only = all(isinstance(critic, HumanCritic) for critic in critics or ())
     as_text = not options.get("refine") and options.get("answer_type") is None
     words_alone = words and len(checks) == 1 and people_only and as_text
@@ -112,6 +113,7 @@ def build_writing_graph(
         seen = seen_by_refiner(options)
         prompt = options.pop("refine_prompt", revising)
         # Sampled, since a model that is sure of itself writes the same again.
+        model = as_model(model)
         later = sampled(model)
         writers = {
             "revise": WordAddingWriter(later, prompt, clause_prompt=clause, **seen),
@@ -166,12 +168,6 @@ def _constraints(
         except (TypeError, ValueError) as error:
             raise ValueError(f"{named}: {error}") from None
     return critics
-
-
-def _as_critic(check: AnyVerifier) -> VerifierCritic:
-    if not callable(check):
-        raise TypeError(f"each of verifiers is a callable (task, draft) -> Critique, not {check!r}")
-    return verifier_critic(check)
 
 
 WRITING_TASK = "Write one coherent, grammatical sentence that uses all of these words: {words}"

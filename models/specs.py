@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .http_clients import Route
 
-__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "chat_model", "model_name", "redact"]
+__all__ = ["ACCEPTED", "PROVIDERS", "Provider", "as_model", "chat_model", "model_name", "redact"]
 
 
 ACCEPTED = (
@@ -94,6 +94,20 @@ def chat_model(
     from .recordings import RecordingModel
 
     return RecordingModel(model, record)
+
+
+def as_model(given: BaseChatModel | str, *, what: str = "model") -> BaseChatModel:
+    """Return the model that a builder was given: that of a spec, as `chat_model` makes it, or one that is there.
+
+    Raises:
+        TypeError: It is neither a text nor a Runnable.
+        ValueError: As `chat_model`.
+    """
+    from langchain_core.runnables import Runnable
+
+    if not isinstance(given, str | Runnable):
+        raise TypeError(f"{what} is a chat model, or a text that names one as 'openai:gpt-5-mini' does, not {given!r}")
+    return chat_model(given) if isinstance(given, str) else given
 
 
 def redact(spec: object) -> str:

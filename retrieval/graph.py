@@ -19,6 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from ..graphs.loop import RefineGraph, build_refine_graph, price_table
 from ..models.embeddings import DEFAULT, StaticEmbeddings
 from ..models.embeddings import embeddings as embedding_model
+from ..models.specs import as_model
 from ..nodes.arguments import checked_count, checked_share, refuse
 from ..nodes.critics.structured_replies import StructuredModel
 from ..nodes.documents import named_documents
@@ -56,7 +57,7 @@ def build_retrieval_graph(
     *,
     sources: Any = None,
     index: str | None = None,
-    model: BaseChatModel | None = None,
+    model: BaseChatModel | str | None = None,
     use_llm: bool = False,
     embeddings: str | Embeddings | None = None,
     rerank: str | Embeddings | None = "minilm",
@@ -122,7 +123,7 @@ def build_retrieval_graph(
         ValueError: At build or at run: a number makes no sense. At build: `use_llm` stands without a model or a prompt
             without `use_llm`, a source holds no text, or an option would be without effect; `answer` without a
             model. At run: `conversation` is not a list of texts.
-        TypeError: At build: a source is of no known kind, or the model is a text.
+        TypeError: At build: a source is of no known kind, or the model is none.
         ImportError: At build: the extra `retrieval` is not installed and is needed.
 
     Example:
@@ -156,6 +157,7 @@ def build_retrieval_graph(
         Similarity(embedding_model(measuring)),
     )
     memory = Patterns(patterns)
+    model = model if model is None else as_model(model)
     query_model = model if use_llm else None
     planner = Planner(
         None if query_model is None else StructuredModel(query_model, QueryPlan),
@@ -197,8 +199,6 @@ def _check_given(
     """Raise unless there is one thing to search, a model where one is needed, and one to read the prompts."""
     if (documents is None) == (index is None):
         raise ValueError("retrieval needs --documents, the folder that is searched, or the name of an --index")
-    if isinstance(model, str):
-        raise TypeError(f"model={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
     if use_llm and model is None:
         raise ValueError("use_llm=True needs a model: give model=")
     if any(prompt is not None for prompt in prompts) and not use_llm:

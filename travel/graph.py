@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..graphs.loop import TASK_ONLY, RefineGraph, build_refine_graph
+from ..models.specs import as_model
 from ..nodes.rubric.judges import JUDGE_PROMPT, DimensionJudge, GroundedModel
 from ..nodes.rubric.rubrics import Dimension, Rubric
 from ..nodes.rubric.wiring import rubric_wiring
 from ..nodes.writing.prompts import Prompts, seen_by_refiner
-from ..nodes.writing.sampling import require_model, revising_model
+from ..nodes.writing.sampling import revising_model
 from ..state.threads.kind import kind_of
 from .cities import distance_between_cities, require_cities
 from .indicators import feasibility, personalization, travel_metadata
@@ -37,7 +38,7 @@ __all__ = [
 
 
 def build_travel_graph(
-    model: BaseChatModel,
+    model: BaseChatModel | str,
     *,
     offer_tools: OfferTools = "auto",
     rubric: Rubric | None = None,
@@ -77,7 +78,7 @@ def build_travel_graph(
         'travel'
     """
     require_cities()
-    require_model(model)
+    model = as_model(model)
     rubric = rubric or TRAVEL_RUBRIC
     free = {name: judge for name, judge in FREE_JUDGES.items() if name in rubric.names}
     with_tools = calls_tools(model, offer_tools)

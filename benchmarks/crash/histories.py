@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import secrets
 import signal
 import socket
 import sqlite3
@@ -153,9 +154,12 @@ def members(group: int) -> set[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody uses, of those that the system gives to no connection while a killed server lacks it."""
+    while True:
+        port = secrets.choice(range(20_000, 32_768))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Cast:

@@ -15,6 +15,7 @@ from ...state.typed_answer import ANSWER_TYPE
 from ..human import HumanCritic, human_critic
 from ..runtime.killable import off_loop
 from ..verify.text_verifiers import wish
+from ..verify.verifiers import stored_verifier
 from ..writing.prompts import VARIABLES, known_verifier, refuse_unknown
 from .model_critic import CRITIC_PROMPT, VERDICT_PROMPT, ModelCritic
 
@@ -116,7 +117,7 @@ def _is_pair(verdict: Any) -> bool:
 
 
 def verifier_critic(
-    verifier: AnyVerifier, *, name: str | None = None, oracle: bool = False, wants: str = ""
+    verifier: AnyVerifier | str, *, name: str | None = None, oracle: bool = False, wants: str = ""
 ) -> VerifierCritic:
     """Return a critic made from a program that checks. It is asked first, and decides.
 
@@ -124,7 +125,8 @@ def verifier_critic(
         verifier: `(task, draft)`, pure; one with a parameter `state` is given the state too. It returns `True` or
             `False`, a score from 0 to 1 (1 passes), either also with what to mend (`(False, "Name the river.")`), or a
             `Critique`, which without a score counts 1 when accepted, else 0. `None` says that it can't tell: the other
-            critics are then asked. Anything else raises TypeError at its first call.
+            critics are then asked. Anything else raises TypeError at its first call. Or a text, as `--verify` takes
+            it: `"uses_words:river,lamp"`.
         name: How events name it; default: the function's own name.
         oracle: The verifier knows the gold answer: every result that it touches says so.
         wants: What it wants, as a sentence about the draft: "It rhymes." Writers are told it with the task. Default:
@@ -132,6 +134,7 @@ def verifier_critic(
 
     Raises:
         TypeError: At build: the verifier is async, or takes other arguments.
+        ValueError: At build: a text names no verifier.
 
     Example:
         >>> from redraft import verifier_critic
@@ -141,6 +144,8 @@ def verifier_critic(
         >>> critic("Write a title.", "Rain on a roof", []).accepted
         True
     """
+    if isinstance(verifier, str):
+        verifier = stored_verifier(verifier)
     if inspect.iscoroutinefunction(verifier):
         raise TypeError("a verifier is a plain function; what must await something is a critic, (task, draft, history)")
     if not takes(verifier, "task", "draft"):

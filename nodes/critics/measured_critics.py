@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ...models.specs import as_model
 from ...state.critique import Critique
 from ...state.dual import Do
 from ..writing.prompt_injection import fenced_messages
@@ -35,12 +36,12 @@ class ChecklistCritic(OneModelCritic):
     """
 
     def __init__(
-        self, model: BaseChatModel, *, questions: Sequence[str] | None = None, name: str = "checklist"
+        self, model: BaseChatModel | str, *, questions: Sequence[str] | None = None, name: str = "checklist"
     ) -> None:
         self.questions = tuple(QUESTIONS if questions is None else questions)
         if not self.questions or not all(question.strip() for question in self.questions):
             raise ValueError(f"questions must be at least one, and none blank, not {questions!r}")
-        self.model = model
+        self.model = as_model(model)
         self.name = name
         prompts = [
             CHECKLIST_PROMPT.replace("QUESTION", one.replace("{", "{{").replace("}", "}}")) for one in self.questions
@@ -71,8 +72,8 @@ class LogprobCritic(OneModelCritic):
         ValueError: At build: the prompt uses unknown variables. At run: the reply has no log-probabilities.
     """
 
-    def __init__(self, model: BaseChatModel, *, prompt: Prompts | None = None, name: str = "logprob") -> None:
-        self.model = model
+    def __init__(self, model: BaseChatModel | str, *, prompt: Prompts | None = None, name: str = "logprob") -> None:
+        self.model = as_model(model)
         self.name = name
         self.templates = chat_prompt(
             LOGPROB_PROMPT if prompt is None else prompt, what="prompt", known=("task", "draft"), needed=["draft"]

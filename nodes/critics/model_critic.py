@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
+from ...models.specs import as_model
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do
 from ...state.summary import latest_draft, rounds, summary_of
@@ -118,7 +119,8 @@ class ModelCritic(OneModelCritic):
     """A critic that asks a model.
 
     Args:
-        model: The judge. A critic on the model that also writes the drafts judges itself, and is asked last.
+        model: The judge: a chat model, or a text that names one, as `chat_model` takes it. A critic on the model that
+            also writes the drafts judges itself, and is asked last.
         prompt: A template over `task`, `draft`, `history`, `round` and keys of one's own in the state, or several, one
             a round (the first critique, then the later ones). The default asks for a verdict in the form that is read,
             of which a sentence that stands there before is left out.
@@ -147,7 +149,7 @@ class ModelCritic(OneModelCritic):
 
     def __init__(
         self,
-        model: BaseChatModel,
+        model: BaseChatModel | str,
         *,
         prompt: Prompts | None = None,
         stop_phrase: str = "no issues",
@@ -158,7 +160,7 @@ class ModelCritic(OneModelCritic):
     ) -> None:
         if not stop_phrase.strip():
             raise ValueError("stop_phrase is empty: an empty reply must never accept a draft")
-        self.model = model
+        self.model = model = as_model(model)
         self.given_name = name
         self.name = name or str(getattr(model, "model_name", None) or getattr(model, "model", None) or "model")
         self.stop_phrase = stop_phrase

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.constants import TAG_NOSTREAM
 
+from ...models.specs import as_model
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do, DualCallable, at_once
 from ...state.events import Event, clean
@@ -65,7 +66,7 @@ class ProgramCritic(DualCritic):
 
     def __init__(
         self,
-        model: BaseChatModel,
+        model: BaseChatModel | str,
         sandbox: ProgramRunner,
         *,
         prompts: Prompts | None = None,
@@ -73,7 +74,8 @@ class ProgramCritic(DualCritic):
         temperature: float = 0.7,
         name: str = "program",
     ) -> None:
-        _check(model, sandbox, programs, temperature)
+        model = as_model(model)
+        _check(sandbox, programs, temperature)
         self.name = name
         self.sandbox = sandbox
         self.programs = programs
@@ -233,9 +235,7 @@ class Computed:
         return cls(program, number, trouble, output)
 
 
-def _check(model: Any, sandbox: Any, programs: Any, temperature: Any) -> None:
-    if not hasattr(model, "invoke"):
-        raise TypeError(f"model must be a chat model, such as chat_model(…) gives, not {model!r}")
+def _check(sandbox: Any, programs: Any, temperature: Any) -> None:
     if not hasattr(sandbox, "run"):
         raise TypeError(f"sandbox must be a Sandbox, not {sandbox!r}")
     checked_count("programs", programs, least=1)

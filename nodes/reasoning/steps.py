@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...models.specs import as_model
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do
 from ...state.events import Event, failure, record
@@ -45,7 +46,6 @@ __all__ = [
     "ScoredCritic",
     "ScoredCritique",
     "StepName",
-    "checked_model",
     "nothing_to",
     "thinking",
 ]
@@ -152,11 +152,11 @@ class ReasoningSteps:
 
     Raises:
         ValueError: At build: a prompt uses unknown variables, or the threshold is not in 0–1.
-        TypeError: At build: a model is a text.
+        TypeError: At build: a model is none.
     """
 
-    model: BaseChatModel
-    critic: BaseChatModel | None = None
+    model: BaseChatModel | str
+    critic: BaseChatModel | str | None = None
     draft_prompt: Prompts | None = None
     critique_prompt: Prompts | None = None
     improve_prompt: Prompts | None = None
@@ -166,8 +166,9 @@ class ReasoningSteps:
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
-        checked_model("model", self.model)
-        checked_model("critic", self.critic)
+        object.__setattr__(self, "model", as_model(self.model))
+        if self.critic is not None:
+            object.__setattr__(self, "critic", as_model(self.critic, what="critic"))
         number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         if self.threshold is not None and not number:
             raise ValueError(f"threshold={self.threshold!r}: a score is a number between 0 and 1")
@@ -204,12 +205,14 @@ class ReasoningSteps:
         }
         own, default = prompts_of[name]
         prompts = default if own is None else own
-        return PromptedModel(_offered(self.model, tools), prompts, what=f"{name}_prompt", keep="last", memory="last")
+        return PromptedModel(
+            _offered(as_model(self.model), tools), prompts, what=f"{name}_prompt", keep="last", memory="last"
+        )
 
     def judge(self, *, tools: Sequence[Any] = ()) -> CommentCritic | ScoredCritic:
         """Return the critic. Tools are offered to one that gives no score: a score is structured output."""
         prompts = CRITIQUE_PROMPT if self.critique_prompt is None else self.critique_prompt
-        model = self.critic or self.model
+        model = as_model(self.critic or self.model)
         if self.scored or self.threshold is not None:
             return ScoredCritic(model, prompts, threshold=self.threshold)
         return CommentCritic(_offered(model, tools), prompts)
@@ -244,12 +247,6 @@ def thinking(writer: Writer, *, prices: Prices | None = None) -> Step:
         return update
 
     return Step("think", logic)
-
-
-def checked_model(name: str, model: object) -> None:
-    """Raise TypeError if `model` is a text."""
-    if isinstance(model, str):
-        raise TypeError(f"{name}={model!r} is a text; make a model of it: redraft.models.chat_model({model!r})")
 
 
 def nothing_to(name: StepName, events: Sequence[Event]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ...models.specs import as_model
 from ...state.checked_channels import NEVER, CheckedDelta
 from ...state.events import Event, digest
 from ...state.first_nodes import PREPARE
@@ -19,7 +20,7 @@ from ..mending.ladder import wishes
 from ..refine import REFINE_PROMPT
 from ..verify.answer_type import AnswerType, schema_option
 from ..writing.prompts import PromptedModel, Prompts, seen_by_refiner
-from ..writing.sampling import require_model, sampled
+from ..writing.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -304,7 +305,7 @@ class Variation:
     """
 
     name: str = ""
-    model: BaseChatModel | None = None
+    model: BaseChatModel | str | None = None
     temperature: float | None = None
     generate_prompt: Prompts | None = None
     refine_prompt: Prompts | None = None
@@ -314,7 +315,7 @@ class Variation:
         if not isinstance(self.name, str):
             raise TypeError(f"the name of a Variation is a text, not {self.name!r}")
         if self.model is not None:
-            require_model(self.model, what="the model of a Variation")
+            object.__setattr__(self, "model", as_model(self.model, what="the model of a Variation"))
         if self.critics == []:
             raise ValueError(f"critic={self.critic!r} names no critic; leave it out for the critics of all")
         checked_temperature("temperature", self.temperature)
@@ -368,7 +369,7 @@ def varied_options(
         ValueError: A prompt of the variation would be without effect, since a writer of the caller's own writes.
     """
     rest = dict(options)
-    chosen = variation.model if variation.model is not None else model
+    chosen = model if variation.model is None else as_model(variation.model)
     if variation.temperature is not None:
         writing: Any = chosen.bind(temperature=variation.temperature)
     else:

@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig
 
 from ...state.dual import Do, at_once
 from ...state.events import Sample, clean
@@ -23,11 +22,11 @@ from .voting import majority_text
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable, RunnableConfig
 
 __all__ = [
     "MajorityWriter",
     "SampledReply",
-    "require_model",
     "revising_model",
     "sample_of",
     "sampled",
@@ -120,12 +119,6 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         chosen = replies[texts.index(majority_text(texts, answer))]
         samples = [sample_of(reply, answer) for reply in replies]
         return SampledReply(**{**chosen.model_dump(exclude={"type"}), "samples": samples})
-
-
-def require_model(model: object, *, what: str = "model") -> None:
-    """Raise TypeError unless `model` answers messages: the name of a model is not yet a model."""
-    if not isinstance(model, Runnable):
-        raise TypeError(f"{what} is a chat model, not {model!r}; redraft.models.chat_model(…) makes one of a spec")
 
 
 def revising_model(model: BaseChatModel, temperature: float | None) -> Runnable[Any, AIMessage]:

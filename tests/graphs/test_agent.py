@@ -854,7 +854,7 @@ def create_graph_over(key: str) -> Any:
         ({"critic": [3]}, TypeError, "a critic is a callable"),
         ({"tools": [add, add]}, ValueError, "one name"),
         ({"stop_phrase": " "}, ValueError, "stop_phrase"),
-        ({"model": "openai:gpt-5-mini"}, TypeError, "model is a chat model, not 'openai:gpt-5-mini'"),
+        ({"model": 7}, TypeError, "model is a chat model, or a text that names one .* not 7"),
         ({"refine_temperature": "hot"}, TypeError, "refine_temperature"),
         ({"refine_temperature": -1}, ValueError, "refine_temperature"),
     ],

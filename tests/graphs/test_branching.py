@@ -708,11 +708,11 @@ def test_what_is_of_the_wrong_kind_is_refused_too() -> None:
         with pytest.raises(TypeError, match=says):
             search(ScriptedModel([]), **options)
     with pytest.raises(TypeError, match="a chat model"):
-        build_branching_graph("openai:gpt-5-mini")  # type: ignore[arg-type]
+        build_branching_graph(7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="temperature must be a number"):
         Variation(temperature="hot")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="the model of a Variation is a chat model, not 'openai:x'"):
-        Variation(model="openai:x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"the model of a Variation is a chat model, .* not 7"):
+        Variation(model=7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the name of a Variation is a text, not 3"):
         Variation(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"critic=\[\] names no critic"):

@@ -496,10 +496,10 @@ def test_a_task_that_is_no_text_is_refused(given: Any, says: str) -> None:
         build_pipeline_graph("UseDraft", ScriptedModel([])).invoke({"task": given})
 
 
-def test_a_model_given_as_a_text_is_refused_by_name() -> None:
-    """With what makes a model of it."""
-    with pytest.raises(TypeError, match=r"critic='local' is a text.*chat_model"):
-        build_pipeline_graph("UseDraft", ScriptedModel([]), critic="local")  # type: ignore[arg-type]
+def test_a_number_given_as_a_text_is_refused_by_name() -> None:
+    """So is what is no model."""
+    with pytest.raises(TypeError, match=r"critic is a chat model, .* not 7"):
+        build_pipeline_graph("UseDraft", ScriptedModel([]), critic=7)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="top_k must be a whole number from 1 up, not '4'"):
         build_pipeline_graph("UseDraft", ScriptedModel([]), k="4")  # type: ignore[arg-type]
 

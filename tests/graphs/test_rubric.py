@@ -507,7 +507,7 @@ def test_an_agent_object_answers_a_person_and_goes_on() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"model": "openai:gpt-5-mini"}, "model is a chat model, not 'openai:gpt-5-mini'"),
+        ({"model": 7}, "model is a chat model, .* not 7"),
         ({"adaptive": "yes"}, "adaptive must be"),
         ({"cache": True}, "cache must be"),
         ({"enabled": "no"}, "enabled must be"),

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import Any, TypedDict
 
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from redraft.graphs import (
+    build_adaptive_graph,
+    build_agent_graph,
+    build_branching_graph,
+    build_code_graph,
+    build_majority_graph,
+    build_math_graph,
+    build_pipeline_graph,
+    build_reasoning_graph,
+    build_rubric_graph,
+    build_writing_graph,
+    build_zero_shot_graph,
+)
 from redraft.graphs.loop import build_refine_graph
 from redraft.models import ScriptedModel
 from redraft.nodes import uses_words
@@ -40,6 +54,33 @@ def test_updates_custom_progress_and_tokens_stream() -> None:
     streamed = [chunk.text for chunk, metadata in seen["messages"] if metadata["langgraph_node"] == "refine"]
     assert len(streamed) > 1
     assert "".join(streamed).strip() == "a river and a lamp"
+
+
+def test_models_and_verifiers_may_be_named_as_on_the_shell(scripted: Any) -> None:
+    """Every builder takes the text that `--model` takes, and those that take verifiers the text of `--verify`."""
+    words: Any = {"verifiers": ["uses_words:river,lamp"]}
+    of_model: list[Any] = [
+        partial(build_refine_graph, **words),
+        partial(build_adaptive_graph, **words),
+        partial(build_branching_graph, **words, branching_factor=1, depth=0),
+        partial(build_reasoning_graph, **words),
+        partial(build_writing_graph, **words),
+        partial(build_rubric_graph, critics=[model_critic(scripted("no issues"))]),
+        partial(build_pipeline_graph, "SetTopic('Rivers') | UseDraft"),
+        partial(build_math_graph, critics=[WORDS]),
+        build_code_graph,
+        build_zero_shot_graph,
+        partial(build_majority_graph, samples=1),
+        lambda model: build_agent_graph(model=model, **words),
+    ]
+    for build in of_model:
+        graph = build(scripted("a river and a lamp"))
+        given = {} if graph.get_name() == "pipeline" else {"task": TASK}
+        assert "a river and a lamp" in graph.invoke(given)["answer"], graph.get_name()
+    with pytest.raises(ValueError, match="model 'gpt-5-mini' is not known; accepted are"):
+        build_refine_graph("gpt-5-mini")
+    with pytest.raises(ValueError, match="uses_wrods"):
+        build_refine_graph(ScriptedModel([]), verifiers=["uses_wrods:river"])
 
 
 async def test_streaming_works_asynchronously() -> None:

@@ -164,8 +164,8 @@ def test_a_schema_or_grade_that_makes_no_sense_is_refused_by_name() -> None:
         build_writing_graph(ScriptedModel([]), json_schema={"type": "thing"})
     with pytest.raises(ValueError, match="max_grade=99"):
         build_writing_graph(ScriptedModel([]), max_grade=99)
-    with pytest.raises(TypeError, match="each of verifiers"):
-        build_writing_graph(ScriptedModel([]), verifiers=["length:3"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a verifier is a callable"):
+        build_writing_graph(ScriptedModel([]), verifiers=[3])  # type: ignore[list-item]
 
 
 @pytest.mark.embedded

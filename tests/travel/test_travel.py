@@ -309,9 +309,3 @@ def test_revisions_of_a_plan_are_sampled_as_asked(run: Any, offer: bool) -> None
         judge = ScriptedModel([says(0.9)] * 8)
         run(build_travel_graph(writer, judge=judge, offer_tools=offer, refine_temperature=temperature), {"task": TASK})
         assert writer._asked == [None, temperature]
-
-
-def test_a_name_is_no_model() -> None:
-    """The message says what makes one."""
-    with pytest.raises(TypeError, match=r"not 'openai:gpt-5-mini'; redraft\.models\.chat_model"):
-        build_travel_graph("openai:gpt-5-mini")  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redraft import build_refine_graph
-from redraft.extend import TASK_ONLY, Do, DualCallable, chat_prompt, fenced_messages, read_text, require_model
+from redraft.extend import TASK_ONLY, Do, DualCallable, as_model, chat_prompt, fenced_messages, read_text
 
 from .judges import has_lines
 
@@ -32,7 +32,7 @@ def build_haiku_graph(
         verifiers: Further programs that judge.
         options: Everything else that `build_refine_graph` takes.
     """
-    require_model(model)
+    model = as_model(model)
     prompt = options.pop("generate_prompt", POEM_PROMPT)
     defaults: dict[str, Any] = {**TASK_ONLY, "generate": PoemWriter(model, prompt, lines=lines), "name": "haiku"}
     if critics:

@@ -160,7 +160,7 @@ def test_no_programs_at_all_are_refused_at_build(sandbox: Sandbox, bad: Any) -> 
 
 
 WRONG_PARTS: list[tuple[dict[str, Any], str]] = [
-    ({"model": None}, "model must be a chat model, .* not None"),
+    ({"model": None}, "model is a chat model, .* not None"),
     ({"sandbox": None}, "sandbox must be a Sandbox, not None"),
     ({"temperature": -1}, "temperature must be a number, 0 or more, not -1"),
     ({"temperature": float("nan")}, "temperature must be a number, 0 or more, not nan"),
