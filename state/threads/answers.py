@@ -35,6 +35,8 @@ REPLIES: Mapping[str, str] = {
 }
 """The actions, each with how it is replied. Further keys of a mapping: `text` (why), `score` (0–1)."""
 
+APPROVE = "approve"
+"""LangChain's word for `accept`."""
 KEYS = ("action", "draft", "text", "score")
 
 
@@ -108,8 +110,9 @@ def _in_full(reply: Any) -> tuple[str, Mapping[str, Any]]:
     """Return the action of a reply, and the reply as a mapping; raises ValueError where it is none."""
     if isinstance(reply, str) and reply.strip():
         word = reply.strip().casefold()
-        reply = {"action": word} if word in REPLIES else {"action": "feedback", "text": reply}
+        reply = {"action": word} if word in (*REPLIES, APPROVE) else {"action": "feedback", "text": reply}
     action = reply.get("action") if isinstance(reply, Mapping) else None
+    action = "accept" if action == APPROVE else action
     if not isinstance(reply, Mapping) or not isinstance(action, str) or action not in REPLIES:
         ways = " ".join(f"{action}: {how}" for action, how in REPLIES.items())
         raise ValueError(f"{repr(reply) if len(repr(reply)) <= 80 else repr(reply)[:79] + '…'} is no reply. {ways}")

@@ -21,6 +21,7 @@ from redraft.nodes import uses_words
 from redraft.nodes.critics.critics import human_critic, model_critic, verifier_critic
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.storage.leases import LostLeaseError, Runner
+from redraft.state.threads.answers import read_answer
 from redraft.state.threads.lease import leases_of
 from redraft.state.threads.thread import BusyThreadError, UnknownThreadError
 from typing_extensions import TypedDict
@@ -84,6 +85,8 @@ def test_the_pause_shows_all_that_was_judged_and_what_can_be_replied(run: Any) -
     output = run(graph, Command(resume="accept"), CONFIG)
     assert (output["stop_reason"], output["accepted_by"], output["answer"]) == ("accepted", "human", "A lamp.")
     assert (len(model.calls), len(judge.calls)) == (1, 1)
+    # Who writes LangChain's word wants no revision.
+    assert [read_answer(one, draft="").action for one in ("Approve ", {"action": "approve"})] == ["accept"] * 2
 
 
 def test_an_edited_draft_is_the_next_revision_and_no_model_is_asked(run: Any, saver: Any) -> None:
@@ -148,7 +151,7 @@ def test_the_last_of_several_people_judges_what_the_first_wrote(run: Any) -> Non
 
 
 BAD_REPLIES: list[tuple[Any, str]] = [
-    ({"action": "approve"}, "is no reply. accept: "),
+    ({"action": "agree"}, "is no reply. accept: "),
     ("  ", "is no reply. accept: "),
     (7, "is no reply. accept: "),
     (["accept"], "is no reply. accept: "),
