@@ -153,7 +153,9 @@ def method_row(run: Run, *, label: str, wanted: float = WANTED) -> MethodRow:
     """
     records, info, n = run.records, run.info, len(run.records)
     if records and all(record.is_correct is None and record.error is None for record in records):
-        raise ValueError(f"{run.folder}: no result has a verdict (is_correct): a ledger needs gold answers")
+        raise ValueError(
+            f"{run.folder}: no result has a verdict (is_correct): a ledger needs gold answers, or a score that can tell"
+        )
     drafts = [drafts_right(one) for one in records]
     firsts = [rights[:1] == [True] for rights in drafts]
     answers = list(run.verdicts.values())

@@ -26,6 +26,8 @@ LOG = logging.getLogger("redraft")
 Score = Callable[..., Any]
 """Takes a row and an answer, and returns `True`, `False`, a share from 0 to 1, or `None` where it can't tell."""
 
+MOST_UNSCORED = 3
+"""For so many rows a score may raise before it has scored one."""
 TASK_FIELDS = ("task", "question", "input", "prompt", "instruction")
 
 
@@ -40,6 +42,9 @@ class OwnScorer(Scorer):
     def __init__(self, score: Score, as_object: Callable[[str], Any] | None = None) -> None:
         self.own = score
         self.as_object = as_object
+        self.has_scored = False
+        self.unscored = set[Any]()
+        """The rows for which it raised."""
 
     def read_answer(self, solution: str) -> str | None:
         """Return the whole solution."""
@@ -49,16 +54,26 @@ class OwnScorer(Scorer):
         """Return the score of a solution, 0–1; `None` where there is none to be had, which is logged.
 
         What the function raises says nothing of the answer, so it neither counts as a zero nor ends the evaluation.
+
+        Raises:
+            ValueError: It raised for several rows before it has scored one, as a wrong function does for all.
         """
         try:
             answer = solution if self.as_object is None else self.as_object(solution)
         except ValueError:
             return 0.0  # of another type than was asked for
         try:
-            return self._asked(gold, answer)
-        except Exception:
-            LOG.warning("the score of the row %r could not be had", gold.get("id", ""), exc_info=True)
+            score = self._asked(gold, answer)
+        except Exception as error:
+            row = gold.get("id", "")
+            what = f"the score of the row {row!r} could not be had: {type(error).__name__}: {error}"
+            self.unscored.add(row)
+            if not self.has_scored and len(self.unscored) >= MOST_UNSCORED:
+                raise ValueError(f"{what}; nor could that of any row before") from error
+            LOG.warning("%s", what)
             return None
+        self.has_scored = True
+        return score
 
     def is_correct(self, gold: Mapping[str, Any], solution: str) -> bool:
         """Return True if the score is 1."""
@@ -99,8 +114,8 @@ def own_dataset(
     """Return a dataset of rows of any shape, judged by a function.
 
     Args:
-        data: A JSONL or CSV file, or what else `load_dataset` reads; or rows: mappings, or the samples of an Inspect
-            dataset.
+        data: A JSONL or CSV file, or what else `load_dataset` reads; or rows: mappings, a pandas DataFrame, or the
+            samples of an Inspect dataset.
         score: As `Score`.
         as_object: Makes the object that the score is given of an answer.
         kind: `score`, or `checks` where the score is what the graph's own checks say.
@@ -122,7 +137,9 @@ def own_dataset(
         else:
             name, rows = numbered_rows(text, split)
     else:
-        rows = [_row(one) for one in data]
+        given: Any = data
+        # A pandas DataFrame yields the names of its columns.
+        rows = [_row(one) for one in (given.to_dict("records") if hasattr(data, "itertuples") else given)]
     problems = [_problem(number, row, question_field, id_field) for number, row in enumerate(rows, 1)]
     if not problems:
         raise ValueError(f"{name} holds no row")

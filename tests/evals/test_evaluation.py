@@ -130,11 +130,19 @@ def test_what_no_score_can_read_is_told_apart(caplog: pytest.LogCaptureFixture) 
     assert "2 answers have no verdict and count as wrong" in row.warnings
     assert "the score of the row 'row-0' could not be had" in caplog.text
     with pytest.raises(ValueError, match="no result has a verdict"):
-        evaluate(lambda task: task, ROWS, score=lambda row, answer: 7)
+        evaluate(lambda task: task, ROWS, score=lambda row, answer: None)
+    # A wrong function is told at once, and not when every row has been paid for.
+    asked: list[str] = []
+    with pytest.raises(
+        ValueError, match=r"the score of the row 'row-\d' could not be had: .* not 7; nor could that of"
+    ):
+        evaluate(lambda task: asked.append(task) or task, ROWS, score=lambda row, answer: 7, concurrency=1)
+    assert len(asked) == 3
 
 
 def test_rows_come_from_files_and_from_samples_of_inspect(tmp_path: Path) -> None:
-    """CSV, JSONL and the samples of an Inspect dataset are read alike, and a row without a task is named."""
+    """CSV, JSONL, a DataFrame and the samples of an Inspect dataset are read alike; a row without a task is named."""
+    pd = pytest.importorskip("pandas")
     table, lines = tmp_path / "rows.csv", tmp_path / "rows.jsonl"
     with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["question", "wanted"])
@@ -144,7 +152,7 @@ def test_rows_come_from_files_and_from_samples_of_inspect(tmp_path: Path) -> Non
     samples = [
         SimpleNamespace(input=row["task"], target="x", id=row["id"], metadata={"wanted": "rain"}) for row in ROWS
     ]
-    for data in (table, lines, samples):
+    for data in (table, lines, samples, pd.DataFrame(ROWS).assign(wanted="rain")):
         (row,) = evaluate(lambda task: task, data, score=lambda row, answer: row["wanted"] in answer).methods
         assert row.n == 8
     with pytest.raises(ValueError, match=r"row 2 has no task.*it has text"):
