@@ -193,7 +193,10 @@ def resume(
 def fork(
     thread_id: ThreadId,
     at: Annotated[
-        str, typer.Option(metavar="ROUND|CHECKPOINT", help="A round (0 is the first draft) or a checkpoint's id.")
+        str,
+        typer.Option(
+            metavar="ROUND|CHECKPOINT", help="A round (0 is the first draft), best, last, or a checkpoint's id."
+        ),
     ],
     feedback: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What to change; all drafts must meet it from then on.")

@@ -312,6 +312,8 @@ def _changed(thread: Thread, reasons: Sequence[str]) -> ChangedGraphError:
 
 # branch
 
+PLACES = "a round (0 is the first draft), 'best', 'last' or a checkpoint id"
+
 
 def fork(
     thread: Thread, at: int | str, thread_id: str | None, metadata: Mapping[str, Any] | None, **edits: Any
@@ -319,15 +321,15 @@ def fork(
     """Write a new thread that starts in the middle of this one, and return its id."""
     branch = yield from _new_id(thread, "fork()", thread_id)
     if not isinstance(at, int | str) or isinstance(at, bool) or at == "":
-        raise ValueError(f"at must be a round (0 is the first draft), 'best' or a checkpoint id, not {at!r}")
+        raise ValueError(f"at must be {PLACES}, not {at!r}")
     _, latest = yield from _newest(thread)
-    if at == "best":
-        best = best_draft(thread.kind.read(latest.values))
-        at = best.round if best else 0
+    if at in ("best", "last"):
+        draft = best_draft(thread.kind.read(latest.values), keep="best" if at == "best" else "last")
+        at = draft.round if draft else 0
     if isinstance(at, str):
         snapshot = yield from snapshot_at(thread.graph, _config(thread.thread_id, checkpoint_id=at))
         if snapshot.created_at is None:
-            raise UnknownThreadError(f"the thread {thread.thread_id!r} has no checkpoint {at!r}")
+            raise UnknownThreadError(f"the thread {thread.thread_id!r} has no checkpoint {at!r}; at is {PLACES}")
     else:
         snapshot = yield from _ending_with(thread, at, latest)
     for values in (latest.values, snapshot.values):

@@ -216,7 +216,7 @@ class Thread:
         """Return a new thread that starts in the middle of this one. Only writes: `resume` runs it; this one stays.
 
         Args:
-            at: A round (0 is the first draft), `"best"` for that of the best draft, or a checkpoint id.
+            at: A round (0 is the first draft), `"best"` or `"last"` for that of such a draft, or a checkpoint id.
             feedback: What to change. It stands in for the opinions of that draft, beside what programs found, and is a
                 requirement of all drafts from then on: writers and judges are told it with the task, and none is
                 accepted until somebody who can tell says that it is met. The answer is that draft or a later one.

@@ -94,7 +94,9 @@ def test_a_fork_with_a_draft_judges_that_draft(saver: Any, do: Any) -> None:
 def test_a_fork_with_limits_runs_further(saver: Any, do: Any) -> None:
     """A branch with more rounds goes on where its parent ran out of them."""
     thread, _ = finished(saver, do, "a river", "a lamp", "a river, a lamp", max_rounds=1)
-    output = do(do(thread, "fork", at=1, limits={"max_rounds": 2}), "resume")
+    branch = do(thread, "fork", at="last", limits={"max_rounds": 2})
+    assert branch.graph.get_state(branch.config).values["events"][-1]["round"] == 1
+    output = do(branch, "resume")
     assert (output["answer"], output["stop_reason"]) == ("a river, a lamp", "accepted")
 
 
@@ -110,6 +112,8 @@ def test_a_fork_on_another_model_is_a_thread_on_its_graph(saver: Any, do: Any) -
 def test_every_checkpoint_can_be_forked(saver: Any, do: Any) -> None:
     """From whichever step a branch starts, it ends as the run does from there."""
     thread, _ = finished(saver, do, "a river", "a river, a lamp")
+    with pytest.raises(UnknownThreadError, match=r"no checkpoint 'first'; at is a round .* 'best', 'last' or"):
+        do(thread, "fork", at="first")
     for step in do(thread, "history"):
         graph, _ = graph_of(["a river", "a river, a lamp"], saver)
         forked = Thread(graph, thread.thread_id)
