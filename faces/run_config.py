@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
+    from ..state.storage.index import RunRow
+
 __all__ = ["RunConfig", "build_from_recipe", "kept_spec", "read_recipe", "reasons_of", "small_model_options"]
 
 FILE_SPECS = ("gguf:", "scripted:", "replay:")
@@ -138,16 +140,16 @@ class RunConfig(BaseModel):
             raise BadInputError(reasons_of(error)) from None
 
     @classmethod
-    def of_thread(cls, saver: Any, thread_id: str) -> RunConfig:
+    def of_thread(cls, saver: Any, thread_id: str, row: RunRow | None = None) -> RunConfig:
         """Return the recipe that a thread was last run with, whoever wrote it: to be read, not to be followed.
 
         Raises:
             BadInputError: There is no such thread, it was built in Python, or another version wrote its recipe.
         """
-        return cls._parsed(thread_id, cls._text(saver, thread_id))[0]
+        return cls._parsed(thread_id, cls._text(saver, thread_id, row))[0]
 
     @classmethod
-    def kept(cls, saver: Any, thread_id: str) -> tuple[RunConfig, bool]:
+    def kept(cls, saver: Any, thread_id: str, row: RunRow | None = None) -> tuple[RunConfig, bool]:
         """Return the recipe that a thread was last run with, and whether this user wrote it as it is.
 
         What stands in a database that is encrypted with the user's key was written by who has the key; what stands in
@@ -156,12 +158,11 @@ class RunConfig(BaseModel):
         Raises:
             BadInputError: As `of_thread`.
         """
-        return cls.read(saver, thread_id, cls._text(saver, thread_id))
+        return cls.read(saver, thread_id, cls._text(saver, thread_id, row))
 
     @staticmethod
-    def _text(saver: Any, thread_id: str) -> str:
-        row = saver.runs.get(thread_id)
-        if row is None:
+    def _text(saver: Any, thread_id: str, row: RunRow | None) -> str:
+        if (row := row or saver.runs.get(thread_id)) is None:
             raise BadInputError(f"there is no thread {thread_id!r}")
         if row.recipe is None:
             raise BadInputError(

@@ -22,6 +22,7 @@ __all__ = [
     "checked_thread_id",
     "encryption_key",
     "every_row",
+    "known",
     "known_id",
     "listing",
     "model_or_default",
@@ -141,13 +142,22 @@ def every_row(index: Any, **wanted: Any) -> Iterator[RunRow]:
 
 
 def known_id(saver: Any, name: str) -> str:
-    """Return the id of the thread that a user means: its id, the beginning of no other, or `last`, which moved last.
+    """Return the id of the thread that a user means, as `known` does."""
+    return known(saver, name)[0]
+
+
+def known(saver: Any, name: str) -> tuple[str, RunRow | None]:
+    """Return the thread that a user means, by its id, the beginning of no other, or `last`, which moved last.
+
+    Returns:
+        Its id, and its row; a thread that no graph of redraft has run has none.
 
     Raises:
         BadInputError: There is no such thread, or several begin so.
     """
-    if saver.runs.get(name) is not None or saver.get_tuple({"configurable": {"thread_id": name}}) is not None:
-        return name
+    row = saver.runs.get(name)
+    if row is not None or saver.get_tuple({"configurable": {"thread_id": name}}) is not None:
+        return name, row
     ids = saver.runs.ids()[:1] if name == "last" else saver.runs.ids(name) if name else []
     if not ids:
         raise BadInputError(f"there is no thread {name!r} here; `redraft threads` lists those that are")
@@ -155,7 +165,7 @@ def known_id(saver: Any, name: str) -> str:
         raise BadInputError(
             f"{name!r} is the beginning of {len(ids)} ids: {', '.join([*ids[:5], *('…' for _ in ids[5:6])])}"
         )
-    return str(ids[0])
+    return str(ids[0]), saver.runs.get(ids[0])
 
 
 def any_reader(saver: Any, thread_id: str, recipe: RunConfig | None = None) -> Any:
@@ -181,7 +191,7 @@ def any_reader(saver: Any, thread_id: str, recipe: RunConfig | None = None) -> A
             values = {} if checkpoint is None else checkpoint.checkpoint["channel_values"]
     if recipe is None:
         with suppress(BadInputError):  # built in Python, or by another version: it can be read all the same
-            recipe = RunConfig.of_thread(saver, thread_id)
+            recipe = RunConfig.of_thread(saver, thread_id, row)
     human = recipe is not None and bool(recipe.options.get("human"))
     search = row.preset == "branching" if row and row.preset else values.keys() >= SEARCH_KEYS
     return RunConfig.reader(saver, human=human, search=search, own=[*values])

@@ -18,14 +18,13 @@ from langgraph.graph import END, START, StateGraph
 
 from ..models.specs import as_model
 from ..nodes.ahead import beginning_ahead
-from ..nodes.arguments import check_lists
+from ..nodes.arguments import check_lists, over_state
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import (
     CALLABLE,
     NamedCritic,
     VerifierCritic,
     name_critics,
-    takes,
     typed_judges,
     verifier_critic,
 )
@@ -279,6 +278,10 @@ def build_refine_graph(
         'Rain falls. It drums on the roof.'
     """
     model = model if model is None else as_model(model)
+    prepare, generate, feedback, check, choose_refiner, refine, finish = over_state(
+        prepare=prepare, generate=generate, feedback=feedback, check=check, choose_refiner=choose_refiner,
+        refine=refine, finish=finish,
+    )  # fmt: skip
     prices = price_table(prices)
     answer = answer_type_of(answer_type)
     if checkpoints not in get_args(Checkpoints):
@@ -395,8 +398,6 @@ def _judges(
         say_uncalibrated()
     judges = [*map(verifier_critic, verifiers), *as_critics(critics or (), prompt=prompt)]
     if feedback is not None:
-        if not isinstance(feedback, Runnable) and not takes(feedback, {}):
-            raise TypeError(f"feedback is a callable that takes the state, not {feedback!r:.200}")
         return [NamedCritic("feedback", feedback, CALLABLE, takes_state=True)]
     if answer is not None:
         judges = typed_judges(answer, judges)

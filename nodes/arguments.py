@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import update_wrapper
 from typing import Any
 
+from langchain_core.runnables import Runnable
+from langgraph.config import get_config, get_store, get_stream_writer
+from langgraph.runtime import get_runtime
 from pydantic import BaseModel
 
-__all__ = ["check_lists", "checked_count", "checked_share", "checked_temperature", "refuse"]
+from ..state.dual import DualCallable
+
+__all__ = [
+    "check_lists",
+    "checked_count",
+    "checked_share",
+    "checked_temperature",
+    "over_state",
+    "refuse",
+    "signature_of",
+]
 
 
 def checked_count(name: str, value: Any, *, least: int) -> int:
@@ -44,3 +59,57 @@ def refuse(options: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
     """Raise ValueError if an option was given that a preset can't pass on; `reasons` say why, by the option's name."""
     if wrong := next((name for name in reasons if name in options), None):
         raise ValueError(f"{wrong}= {reasons[wrong]}")
+
+
+def signature_of(target: Any) -> inspect.Signature | None:
+    """Return the signature of a callable, or of a dual one's logic; `None` where it has none, as a builtin."""
+    try:
+        return inspect.signature(target.logic if isinstance(target, DualCallable) else target)
+    except (TypeError, ValueError):
+        return None
+
+
+GIVEN: Mapping[str, Callable[[], Any]] = {
+    "config": get_config,
+    "runtime": get_runtime,
+    "store": get_store,
+    "writer": get_stream_writer,
+}
+"""What LangGraph gives a node that has a parameter of this name."""
+
+
+def over_state(**given: Any) -> list[Any]:
+    """Return functions over the state as such that take nothing else: what they ask for beside it, they are given.
+
+    Args:
+        given: By the arguments' names, functions that take the state, and `config`, `runtime`, `store` or `writer` by
+            their names, as a node of LangGraph's does; `draft` is left to the caller. Several in a mapping are made so
+            one by one. Anything else is returned as it is.
+
+    Raises:
+        TypeError: One can't be called so.
+    """
+    return [_over_state(one, what) for what, one in given.items()]
+
+
+def _over_state(given: Any, what: str) -> Any:
+    if isinstance(given, Mapping):
+        return {name: _over_state(one, f"{what}[{name!r}]") for name, one in given.items()}
+    signature = None if isinstance(given, Runnable | DualCallable | None) else signature_of(given)
+    if signature is None:
+        return given
+    further = [*signature.parameters][1:]
+    unset = (inspect.Parameter.empty, None)
+    names = [name for name in further if name in GIVEN and signature.parameters[name].default in unset]
+    try:
+        signature.bind({}, **dict.fromkeys([*names, *({"draft"} & {*further})]))
+    except TypeError:
+        ways = f"may take {', '.join(GIVEN)} too"
+        raise TypeError(f"{what} is a callable that takes the state, and {ways}, not {given!r:.200}") from None
+    if not names:
+        return given
+
+    def called(*state: Any) -> Any:
+        return given(*state, **{name: GIVEN[name]() for name in names})
+
+    return update_wrapper(called, given)

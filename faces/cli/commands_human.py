@@ -8,7 +8,7 @@ import typer
 
 from ..._files import read_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
-from ..sessions import any_reader, known_id, opened
+from ..sessions import any_reader, known, known_id, opened
 from ..views.console import Screen
 from .asking import keep_edit
 from .options import AsJson, Db, ThreadId, TrustRecipe
@@ -54,7 +54,7 @@ def answer(
     screen = Screen(as_json=as_json)
     try:
         with opened(db) as saver:
-            thread_id = known_id(saver, thread_id)
+            thread_id, row = known(saver, thread_id)
             values, question = go_on(
                 saver,
                 thread_id,
@@ -62,6 +62,7 @@ def answer(
                 screen=screen,
                 db=db,
                 trust=trust_recipe,
+                row=row,
             )
     except BadInputError as error:
         if draft != "-":

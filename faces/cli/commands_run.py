@@ -11,7 +11,7 @@ import typer
 
 from ..._files import read_file
 from ..problems import DEFAULT_DB, BadInputError, bad_input, command
-from ..sessions import any_reader, checked_thread_id, known_id, model_or_default, opened
+from ..sessions import any_reader, checked_thread_id, known, model_or_default, opened
 from ..views.console import Screen, say
 from .asking import can_ask
 from .options import (
@@ -171,8 +171,7 @@ def resume(
         patience=patience,
     )
     with opened(db) as saver:
-        thread_id = known_id(saver, thread_id)
-        row = saver.runs.get(thread_id)
+        thread_id, row = known(saver, thread_id)
         if limits or row is None or row.stop_reason in (None, "failed", "quarantined"):
             values, question = go_on(
                 saver,
@@ -181,6 +180,7 @@ def resume(
                 screen=screen,
                 db=db,
                 trust=trust_recipe,
+                row=row,
             )
         else:
             with bad_input():
@@ -229,8 +229,8 @@ def fork(
     limits = given_limits(max_rounds=max_rounds) or None
     named = None if new_id is None else checked_thread_id(new_id)
     with opened(db) as saver:
-        thread_id = known_id(saver, thread_id)
-        parents = RunConfig.of_thread(saver, thread_id)
+        thread_id, row = known(saver, thread_id)
+        parents = RunConfig.of_thread(saver, thread_id, row)
         reader = any_reader(saver, thread_id, parents)
         # The recipe is written anew then, and signed as this user's: a foreign one must be agreed to before.
         if model is not None or prompts is not None or parents.of_fork() != parents:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from ...state import Thread
+    from ...state.storage.index import RunRow
     from ..run_config import RunConfig
 
     Start: TypeAlias = Mapping[str, Any] | Callable[[], Any] | None
@@ -178,6 +179,7 @@ def go_on(
     screen: Screen,
     db: str,
     trust: bool = False,
+    row: RunRow | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Run a thread on with the graph of its recipe, and return the result of `run_asking`.
 
@@ -188,6 +190,7 @@ def go_on(
         screen: Where progress goes.
         db: Named in what is said about resuming.
         trust: A recipe that somebody else wrote is followed without a question.
+        row: Of the thread, where it was read already.
 
     Raises:
         BadInputError: The thread has no recipe, its recipe can't be built here or is somebody else's, somebody else
@@ -196,14 +199,14 @@ def go_on(
     """
     from ...state import Thread
 
-    recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust)
+    recipe = trusted_recipe(saver, thread_id, screen=screen, trust=trust, row=row)
     with bad_input():
         thread = Thread(recipe.build(saver), thread_id)
     start = partial(ready, thread)
     return run_asking(thread.graph, start, thread_id=thread_id, recipe=recipe, screen=screen, db=db)
 
 
-def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -> RunConfig:
+def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool, row: RunRow | None = None) -> RunConfig:
     """Return the recipe of a thread, which the user wrote on this machine, reaches nothing, or is agreed to.
 
     Args:
@@ -211,13 +214,14 @@ def trusted_recipe(saver: Any, thread_id: str, *, screen: Screen, trust: bool) -
         thread_id: The thread.
         screen: Where the user is asked, if somebody sits at it.
         trust: The user has agreed already.
+        row: Of the thread, where it was read already.
 
     Raises:
         BadInputError: As `RunConfig.of_thread`; or the user does not agree, or nobody can be asked.
     """
     from ..run_config import RunConfig
 
-    recipe, own = RunConfig.kept(saver, thread_id)
+    recipe, own = RunConfig.kept(saver, thread_id, row)
     reached = [] if own or trust else recipe.reaches()
     if not reached:
         return recipe

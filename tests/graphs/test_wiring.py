@@ -9,8 +9,10 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from redraft.graphs import (
     build_adaptive_graph,
     build_agent_graph,
@@ -195,17 +197,29 @@ def test_feedback_check_and_prepare_can_be_replaced() -> None:
         seen.append(state["events"][-1]["text"])
         return [Critique("one", accepted=False, by="style"), {"text": "two", "accepted": False, "score": 0.5}]
 
-    def check(state: Any) -> Any:
+    def check(state: Any, runtime: Runtime[Any], *, config: RunnableConfig, store: Any, writer: Any = None) -> Any:
+        writer({"kind": "mine", "place": (runtime.context, config["metadata"]["langgraph_node"], store)})
         return "max_rounds" if len(seen) == 2 else None
 
     graph = build_refine_graph(
         ScriptedModel(["a", "b"]), prepare=prepare, feedback=feedback, check=check, checkpointer=InMemorySaver()
     )
-    output = graph.invoke({"task": TASK}, {"configurable": {"thread_id": "1"}})
+    place: Any = {"configurable": {"thread_id": "1"}}
+    streamed = [*graph.stream({"task": TASK}, place, context="here", stream_mode="custom")]
+    # What LangGraph gives a node by its parameters' names, a function in the place of one is given.
+    assert [item["place"] for item in streamed if item.get("kind") == "mine"] == [("here", "check", None)] * 2
+    output = graph.get_state(place).values
     assert seen == ["a", "b"]
     assert [event["kind"] for event in output["events"][:3]] == ["task", "retrieval", "draft"]
     assert [event["by"] for event in output["events"] if event["kind"] == "critique"] == ["style", "feedback"] * 2
     assert output["stop_reason"] == "max_rounds"
+    for wrong in (
+        {"generate": lambda: "x"},
+        {"refine": {"mend": lambda state, more: "x"}},
+        {"finish": lambda a, b: {}},
+    ):
+        with pytest.raises(TypeError, match=r"is a callable that takes the state, and may take config, runtime"):
+            build_refine_graph(ScriptedModel([]), **wrong)  # type: ignore[arg-type]
 
 
 def test_a_check_that_returns_a_typo_is_named() -> None:

@@ -159,7 +159,7 @@ def test_a_person_has_the_last_word() -> None:
     assert (output["stop_reason"], output["accepted_by"], output["rounds"]) == ("accepted", "human", 0)
 
 
-@pytest.mark.parametrize("reply", [{"action": "approve"}, "", True, {"action": "feedback", "text": "x", "score": 7}])
+@pytest.mark.parametrize("reply", [{"action": "agree"}, "", True, {"action": "feedback", "text": "x", "score": 7}])
 def test_a_reply_that_can_not_be_read_is_asked_for_again(reply: Any) -> None:
     """A wrong reply costs nothing: the run goes on waiting, and the question says what was wrong."""
     graph = build_refine_graph(ScriptedModel(["a draft"]), critics=[human_critic()], checkpointer=InMemorySaver())
