@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..models.specs import as_model
 from ..nodes.arguments import check_lists, checked_count, refuse
 from ..nodes.critics.critics import VerifierCritic, verifier_critic
 from ..nodes.critics.registry import parted
@@ -115,6 +116,7 @@ def build_reasoning_graph(
         >>> graph.invoke({"task": "Why test?"})["answer"]
         'Tests find bugs early.'
     """
+    model = as_model(model)
     critic, judges = _critics(critic, critics, verifiers)
     if judges is not None:
         options["critics"] = judges
