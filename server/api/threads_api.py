@@ -236,7 +236,7 @@ class Fork(RequestBody, strict=True, extra="forbid"):
     its parent was begun with."""
 
     at: Annotated[int, Field(ge=0, le=1_000_000)] | Annotated[str, Field(min_length=1, max_length=128)]
-    """A round, 0 is the first draft; or the id of a checkpoint."""
+    """A round, 0 is the first draft; `best` or `last`; or the id of a checkpoint."""
     feedback: str | None = None
     """A change to the draft there; all later ones must meet it."""
     verifiers: list[Annotated[str, Field(max_length=10_000)]] = Field(default_factory=list, max_length=20)
