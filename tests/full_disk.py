@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def room_for(most: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: of a line that does not fit, what fits is written."""
+    """Let no file grow beyond so many bytes: of a line that does not fit, what fits is written.
+
+    That holds for every file of this process, that of the log too: nothing should be logged meanwhile.
+    """
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))

@@ -60,6 +60,7 @@ def test_many_tasks_are_run_by_one_command(
     # A disk that is full is no wrong input.
     (tmp_path / "long.jsonl").write_text(json.dumps({"task": "Of rain. " * 999}))
     with room_for(1500):
-        full = shell("run-many", "long.jsonl", "--out", "few.jsonl", "--model", scripted("rain"), "--db", "memory")
+        given = ("--out", "few.jsonl", "--model", scripted("rain"), "--db", "memory", *words)
+        full = shell("run-many", "long.jsonl", *given)
     assert (full.code, full.err.strip()) == (1, "redraft: [Errno 28] No space left on device: 'few.jsonl'")
     assert (tmp_path / "few.jsonl").read_bytes() == b""
