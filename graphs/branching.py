@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
 from ..models.specs import as_model
-from ..nodes.arguments import check_lists, checked_count, refuse
+from ..nodes.arguments import check_choices, check_lists, checked_count, refuse
 from ..nodes.critics.critics import verifier_critic
 from ..nodes.critics.registry import as_critics
 from ..nodes.fingerprint import fingerprint
@@ -137,8 +137,7 @@ def build_branching_graph(
     checked_count("depth", depth, least=0)
     checked_count("beam_width", beam_width, least=1)
     checked_count("max_concurrency", max_concurrency, least=1)
-    if stop_when not in ("accepted", "exhausted"):
-        raise ValueError(f"stop_when must be 'accepted' or 'exhausted', not {stop_when!r}")
+    check_choices(stop_when=(stop_when, StopWhen))
     refuse(options, OURS)
     if wrong := [one for one in vary if not isinstance(one, Variation)]:
         raise TypeError(f"vary is a list of Variation(…), and {wrong[0]!r} is none")

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 from ..models.specs import as_model
 from ..nodes.ahead import beginning_ahead
-from ..nodes.arguments import check_lists, over_state
+from ..nodes.arguments import check_choices, check_lists, over_state
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import (
     CALLABLE,
@@ -284,8 +284,8 @@ def build_refine_graph(
     )  # fmt: skip
     prices = price_table(prices)
     answer = answer_type_of(answer_type)
-    if checkpoints not in get_args(Checkpoints):
-        raise ValueError(f"checkpoints must be 'step' or 'round', not {checkpoints!r}")
+    switches = {"judge_last": (judge_last, bool), "tell_checks": (tell_checks, bool)}
+    check_choices(checkpoints=(checkpoints, Checkpoints), **switches)
     own = tuple(own_keys(state_schema))
     named = _judges(
         model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last, own=own, answer=answer
@@ -294,7 +294,7 @@ def build_refine_graph(
     others = [critic for critic in named if not critic.human]
     # People lead from draft to draft, and rank none of them.
     ranked = judge_last and bool(others or not people)
-    keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
+    keep = seen_by_refiner({"keep": keep, "judge_last": ranked, "memory": memory})["keep"]
     # Of a function in the critics' place nobody knows by what names it will sign.
     critic_names = None if feedback is not None else [critic.name for critic in named]
     # What knows the gold answer tells no writer anything.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.runnables import Runnable
 from langgraph.config import get_config, get_store, get_stream_writer
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from ..state.dual import DualCallable
 
 __all__ = [
+    "check_choices",
     "check_lists",
     "checked_count",
     "checked_share",
@@ -30,6 +31,19 @@ def checked_count(name: str, value: Any, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number from {least} up, not {value!r}")
     return int(value)
+
+
+def check_choices(**given: tuple[Any, Any]) -> None:
+    """Raise ValueError where an argument is none of those that there are.
+
+    Args:
+        given: By name, what was given, and `bool` or the Literal that lists what there is.
+    """
+    for name, (value, kind) in given.items():
+        choices = (True, False) if kind is bool else get_args(kind)
+        if value not in choices:
+            *first, last = map(repr, choices)
+            raise ValueError(f"{name} must be {', '.join(first)} or {last}, not {value!r:.200}")
 
 
 def check_lists(**given: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..state.critique import Critique
 from ..state.summary import attempts, latest_draft
 from ..state.threads.answers import question_about, read_answer
 from ..state.usage import NO_USAGE
+from .arguments import check_choices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,7 @@ class HumanCritic:
     ask: AskWhen = "each"
 
     def __post_init__(self) -> None:
-        if self.ask not in get_args(AskWhen):
-            raise ValueError(f"ask must be 'each' or 'unaccepted', not {self.ask!r}")
+        check_choices(ask=(self.ask, AskWhen))
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name must be a person's name, not {self.name!r}")
 

@@ -86,8 +86,8 @@ def merged_limits(current: Mapping[str, Any] | None, changed: Mapping[str, Any] 
     Raises:
         ValueError: The result makes no sense; the message names each limit that doesn't.
     """
-    if changed is not None and not isinstance(changed, Mapping):
-        raise ValueError(f"limits must be Limits or a dict of limits, not {changed!r}")
+    if wrong := [one for one in (current, changed) if not isinstance(one, Mapping | None)]:
+        raise ValueError(f"limits must be Limits or a dict of limits, not {wrong[0]!r}")
     whole = changed if isinstance(changed, Limits) else {**(current or {}), **(changed or {})}
     if nameless := [name for name in whole if not isinstance(name, str)]:
         raise ValueError("limits: " + "; ".join(_unknown(name) for name in nameless))

@@ -14,6 +14,7 @@ from ...models.specs import as_model
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do
 from ...state.summary import latest_draft, rounds, summary_of
+from ..arguments import check_choices
 from ..writing.prompts import Memory, Prompts, chat_prompt, in_context, prompt_messages, prompt_values
 from ..writing.replies import is_stop_phrase, marked_refusal, read_text
 from .structured_replies import Structured, StructuredModel, UnreadableReplyError, structured_model
@@ -158,6 +159,7 @@ class ModelCritic(OneModelCritic):
         name: str | None = None,
         what: str = "prompt",
     ) -> None:
+        check_choices(memory=(memory, Memory))
         if not stop_phrase.strip():
             raise ValueError("stop_phrase is empty: an empty reply must never accept a draft")
         self.model = model = as_model(model)

@@ -203,8 +203,8 @@ def avoids_words(*words: str) -> Verifier:
 
 
 def _patterns(name: str, words: Sequence[str]) -> dict[str, re.Pattern[str]]:
-    if not words or not all(word.strip() for word in words):
-        raise ValueError(f"{name} needs at least one word and no blank ones, not {words!r}")
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
+        raise ValueError(f"{name} needs at least one word and no blank ones, each a text, not {words!r}")
     return {word: _whole_word(_one_form(word.strip())) for word in words}
 
 
@@ -291,7 +291,8 @@ def has_length(
     if not limits:
         raise ValueError("has_length needs at least one limit, such as max_words=40")
     for unit, (low, high) in limits.items():
-        if low < 0 or (high is not None and high < low):
+        numbers = all(isinstance(one, int | None) for one in (low, high))
+        if not numbers or low < 0 or (high is not None and high < low):
             raise ValueError(f"the limits of {unit}s must be 0 or more, the lower one first, not {low!r} and {high!r}")
 
     def check(task: str, draft: str, /) -> Critique:

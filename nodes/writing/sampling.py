@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 
 from ...state.dual import Do, at_once
 from ...state.events import Sample, clean
-from ..arguments import checked_temperature
+from ..arguments import checked_count, checked_temperature
 from ..runtime.killable import beside
 from ..runtime.step import DualRunnable
 from .prompts import PromptedModel, Prompts, reseeded
@@ -93,8 +93,8 @@ class MajorityWriter(DualRunnable[Mapping[str, Any], SampledReply]):
         answer: Callable[[str], Hashable | None],
         temperature: float = 0.7,
     ) -> None:
-        if samples < 1:
-            raise ValueError(f"samples must be 1 or more, not {samples!r}")
+        checked_count("samples", samples, least=1)
+        checked_temperature("temperature", temperature)
         self.name = f"majority-{samples}"
         self.samples = samples
         self.answer = answer

@@ -15,6 +15,7 @@ from ...state.langgraph_internals import INPUT_CHANNEL
 from ...state.open_state import conversation_of, kept_conversation, own_values
 from ...state.stopping import SAMPLE, Arm, latest_choice, rounds_allowed
 from ...state.summary import rounds
+from ..arguments import check_choices
 from ..runtime.step import DualRunnable
 from ..verify.answer_type import AnswerType, takes_draft, takes_object
 from .prompts import (
@@ -113,6 +114,7 @@ def from_runnable(
     Raises:
         ValueError: `auto` finds neither `messages` nor `task` in the input of a compiled graph. At build.
     """
+    check_choices(given=(given, InputKind), keep=(keep, Keep), memory=(memory, Memory))
     return AdaptedRunnable(runnable, input_kind(runnable) if given == "auto" else given, keep, memory)
 
 

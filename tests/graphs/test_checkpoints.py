@@ -15,9 +15,11 @@ from langgraph.errors import GraphDrained
 from langgraph.types import Command, interrupt
 from redraft.faces.views.timeline import timeline_facts
 from redraft.graphs import build_adaptive_graph, build_branching_graph, build_reasoning_graph, build_refine_graph
+from redraft.graphs.middleware import RefineMiddleware
 from redraft.models import ScriptedModel
-from redraft.nodes import uses_words
+from redraft.nodes import has_length, uses_words
 from redraft.nodes.critics.critics import model_critic, verifier_critic
+from redraft.nodes.writing.writers import from_runnable
 from redraft.state import Critique, Thread, open_checkpointer
 from redraft.state.schema import RefineState
 from redraft.state.summary import attempts
@@ -249,7 +251,28 @@ def test_what_is_built_on_the_loop_takes_it_too(preset: str) -> None:
     assert found[0][3] > found[1][3]
 
 
+TYPOS: list[tuple[dict[str, Any], str]] = [
+    ({"checkpoints": "node"}, "checkpoints must be 'step' or 'round', not 'node'"),
+    ({"keep": "newest"}, "keep must be 'best', 'last' or 'vote', not 'newest'"),
+    ({"memory": "al"}, "memory must be 'all' or 'last', not 'al'"),
+    ({"critics_after": ["always"]}, r"critics_after must be 'undecided' or 'always', not \['always'\]"),
+    ({"judge_last": "no"}, "judge_last must be True or False, not 'no'"),
+    ({"tell_checks": None}, "tell_checks must be True or False, not None"),
+]
+
+
 def test_no_other_setting_is_taken() -> None:
-    """A typo is told when the graph is built."""
-    with pytest.raises(ValueError, match="checkpoints must be 'step' or 'round', not 'node'"):
-        build_refine_graph(ScriptedModel([]), checkpoints="node")  # type: ignore[arg-type]
+    """A typo is told when the graph is built, and what there is."""
+    for typo, says in TYPOS:
+        with pytest.raises(ValueError, match=says):
+            build_refine_graph(ScriptedModel([]), **typo)
+    for build, says in (
+        (lambda: RefineMiddleware([lambda *_: None], keep="newest"), "keep must be"),
+        (lambda: RefineMiddleware([lambda *_: None], limits=3), "limits must be Limits or a dict of limits, not 3"),
+        (lambda: model_critic(ScriptedModel([]), memory="al"), "memory must be"),
+        (lambda: from_runnable(ScriptedModel([]), given="text"), "given must be 'auto', 'values'"),
+        (lambda: uses_words(["river", "lamp"]), "each a text, not"),
+        (lambda: has_length(max_words="3"), "not 0 and '3'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            build()  # type: ignore[no-untyped-call]

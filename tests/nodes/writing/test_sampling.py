@@ -31,5 +31,5 @@ def test_every_sample_is_a_call(asynchronous: bool) -> None:
 
 def test_no_samples_are_refused() -> None:
     """`samples=0` is refused at build, by name."""
-    with pytest.raises(ValueError, match="samples must be 1 or more, not 0"):
+    with pytest.raises(ValueError, match="samples must be a whole number from 1 up, not 0"):
         MajorityWriter(ScriptedModel([]), "Solve {task}", samples=0, answer=extract_number)
