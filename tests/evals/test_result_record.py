@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def test_a_record_keeps_each_sample_of_a_vote_and_says_which_were_cut_off(sample
     )
     method = build_method("majority-3" if samples == 3 else "zero-shot", "numeric", model)
     record = result_record(
-        asyncio.run(method.graph.ainvoke({"task": QUESTION})),  # in which samples are asked in their order
+        method.graph.invoke({"task": QUESTION}, {"max_concurrency": 1}),  # one sample after the other
         question_id="p-1",
         question=QUESTION,
         read_answer=extract_number,
