@@ -69,7 +69,9 @@ def build_adaptive_graph(
         >>> graph.invoke({"task": "Write about rain."})["answer"]
         'Rain on a roof.'
     """
-    check_lists(critics=critics, verifiers=verifiers)
+    check_lists(critics=critics, verifiers=verifiers, arms=arms)
+    if wrong := [arm for arm in arms or () if not isinstance(arm, Arm)]:
+        raise TypeError(f"each of arms is an Arm(name, tries=…), not {wrong[0]!r:.200}")
     typed = options.get("answer_type") is not None
     if not verifiers and not typed and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(

@@ -213,7 +213,9 @@ def _made_by(graph: Any) -> Mapping[str, Any]:
 
 def _entered(graph: Any) -> AbstractContextManager[Any]:
     """Return what gives the graph, and closes what it needs."""
-    built = graph if hasattr(graph, "ainvoke") else graph()
+    built = graph if hasattr(graph, "ainvoke") or not callable(graph) else graph()
+    if not isinstance(built, AbstractContextManager) and not hasattr(built, "checkpointer"):
+        raise TypeError(f"a compiled graph, or a function that returns one, is run on many tasks, not {built!r:.200}")
     return built if isinstance(built, AbstractContextManager) else nullcontext(built)
 
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
 
 from ...graphs.many import BatchProgress, GivenUpError, Outcome, run_one
+from ...nodes.arguments import checked_count
 from ...nodes.runtime.pace import Pace, WatchedRun, at_pace
 from ...state.collector import tuned_gc
 from .result_record import ResultRecord, failed_record, result_record
@@ -125,8 +126,7 @@ async def run_method(
         ValueError: `concurrency` is below 1.
         GivenUpError: The first problems all failed.
     """
-    if concurrency is not None and concurrency < 1:
-        raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
+    checked_count("concurrency", 1 if concurrency is None else concurrency, least=1)
     given, pace = {**(limits or {}), **method.limits}, Pace(concurrency)
 
     async def solve(thread_id: str, task: str) -> Outcome:

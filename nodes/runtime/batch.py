@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from ..._files import add_line, appended, locked, write_file
 from ...state.threads.kind import differences
 from ...state.usage import Usage  # noqa: TC001  (whoever validates a `ManyResult` reads its annotations)
+from ..arguments import checked_count
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -114,8 +115,7 @@ class Batch:
         on_progress: Callable[[BatchProgress, ManyResult | None], None],
         made_by: Mapping[str, Any],
     ) -> None:
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be 1 or more, not {concurrency!r}")
+        checked_count("concurrency", 1 if concurrency is None else concurrency, least=1)
         self.inputs = inputs_of(tasks, limits)
         self.path = None if out is None else Path(out)
         self.made_by = {**made_by, **({"limits": {**limits}} if limits else {})} if made_by else {}
@@ -224,10 +224,12 @@ def _json_in(data: bytes) -> dict[str, Any]:
 
 def inputs_of(tasks: Iterable[str | Mapping[str, Any]], limits: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Return the inputs of the graph by their ids."""
-    if isinstance(tasks, (str, bytes)):
-        raise TypeError("tasks is one text: give several, [text, …]")
+    if isinstance(tasks, str | bytes | Mapping):
+        raise TypeError("tasks is one text, or one input: give several, [text, …]")
     inputs, repeats = dict[str, dict[str, Any]](), Counter[str]()
     for number, given in enumerate(tasks, 1):
+        if not isinstance(given, str | Mapping):
+            raise TypeError(f"task {number} is a text, or an input of the graph, not {given!r:.200}")
         row = {"task": given} if isinstance(given, str) else dict(given)
         name = row.pop("id", None)
         if name is None:  # the same wherever it stands, so that a list may grow

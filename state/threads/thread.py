@@ -42,7 +42,8 @@ class Thread:
         thread_id: The `thread_id` that the runs of the thread are configured with.
 
     Raises:
-        ValueError: The graph has no checkpointer.
+        ValueError: The graph has no checkpointer, or the id is none.
+        TypeError: It is no graph.
 
     Example:
         >>> from redraft import Thread, build_refine_graph, open_checkpointer
@@ -55,6 +56,10 @@ class Thread:
     """
 
     def __init__(self, graph: CompiledStateGraph[Any, Any, Any, Any], thread_id: str) -> None:
+        if not hasattr(graph, "checkpointer"):
+            raise TypeError(f"a thread is one of a compiled graph, not of {graph!r:.200}")
+        if thread_id in (None, ""):
+            raise ValueError(f"a thread has an id, not {thread_id!r}")
         if not graph.checkpointer or isinstance(graph.checkpointer, bool):
             raise ValueError(
                 "the graph has no checkpointer, so it keeps no threads; build it inside "

@@ -152,7 +152,7 @@ def test_so_many_are_worked_on_at_once_and_no_more(sums: Dataset, tmp_path: Path
 
     run(sums, Counts(["#### 1"] * 6), tmp_path, concurrency=2)
     assert most == 2
-    with pytest.raises(ValueError, match="concurrency must be 1 or more"):
+    with pytest.raises(ValueError, match="concurrency must be a whole number from 1 up"):
         run(sums, ScriptedModel([]), tmp_path, concurrency=0)
 
 

@@ -150,9 +150,13 @@ def test_what_is_no_task_and_no_result_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=says):
             run_many(graph, tasks, out=out)
-    with pytest.raises(TypeError, match="tasks is one text"):
-        run_many(graph, "x")
-    with pytest.raises(ValueError, match="concurrency must be 1 or more"):
+    for wrong, says in (("x", "tasks is one text"), ({"task": "x"}, "or one input"), ([3], "task 1 is a text, or an")):
+        with pytest.raises(TypeError, match=says):
+            run_many(graph, wrong)  # type: ignore[arg-type]
+    for no_graph in (3, model, lambda: model):
+        with pytest.raises(TypeError, match="a compiled graph, or a function that returns one, is run on many tasks"):
+            run_many(no_graph, ["x"])
+    with pytest.raises(ValueError, match="concurrency must be a whole number from 1 up"):
         run_many(graph, ["x"], concurrency=0)
     with pytest.raises(ValueError, match="several processes each build the graph"):
         run_many(graph, ["x"], processes=2)

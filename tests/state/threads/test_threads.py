@@ -175,6 +175,11 @@ def test_unknown_threads_and_checkpoints_are_named(saver: Any, do: Any) -> None:
             do(Thread(thread.graph, "nobody"), method)
     with pytest.raises(UnknownThreadError, match="no checkpoint 'nothing'"):
         do(thread, "fork", at="nothing")
+    with pytest.raises(TypeError, match="a thread is one of a compiled graph, not of 'runs'"):
+        Thread("runs", "1")  # type: ignore[arg-type]
+    for nameless in ("", None):
+        with pytest.raises(ValueError, match="a thread has an id"):
+            Thread(graph_of([], InMemorySaver())[0], nameless)  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match=r"no checkpointer.* `with open_checkpointer\(…\) as saver:` with checkpointer=saver"
     ):
