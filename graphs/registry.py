@@ -16,7 +16,6 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 from .._plugins import load_plugin, plugin_cache, plugins
-from ..models.specs import as_model
 from .preset import COMMON, Option, Preset, Served
 from .presets import PRESETS
 
@@ -107,6 +106,7 @@ def build_preset(
         ValueError: There is no such preset, it has no use for a critic, verifier or option that was given, or as its
             builder.
     """
+    from ..models import chat_model
     from ..nodes.critics.calibrated import judge_from_specs
     from ..nodes.critics.critics import human_critic
     from ..nodes.verify.verifiers import named_type, stored_verifier
@@ -116,7 +116,7 @@ def build_preset(
         options["answer_type"] = named_type(options["answer_type"])
     options = {option_names().get(option, option): value for option, value in options.items()}
     _check_use(preset, options, critics, verifiers)
-    build_model = build_model or as_model
+    build_model = build_model or chat_model
     judges = _judges(preset, critics, model, build_model)
     if (judge := options.pop("judge", None)) is not None:
         judges.insert(0, judge if callable(judge) else judge_from_specs(judge, model, build_model))
