@@ -70,8 +70,6 @@ def build_adaptive_graph(
         'Rain on a roof.'
     """
     check_lists(critics=critics, verifiers=verifiers, arms=arms)
-    if wrong := [arm for arm in arms or () if not isinstance(arm, Arm)]:
-        raise TypeError(f"each of arms is an Arm(name, tries=…), not {wrong[0]!r:.200}")
     typed = options.get("answer_type") is not None
     if not verifiers and not typed and all(isinstance(critic, HumanCritic) for critic in critics):
         raise ValueError(
@@ -79,12 +77,9 @@ def build_adaptive_graph(
             "tests for code; the presets math and code have theirs"
         )
     checked = typed or bool(verifiers) or any(isinstance(critic, VerifierCritic) for critic in critics)
-    climbs = checked and "refine_prompt" not in options and all(arm.name != "revise" for arm in arms or ())
-    default = ADAPTIVE_RUNGS if climbs else ADAPTIVE_ARMS
-    arms, names = default if arms is None else arms, [arm.name for arm in default]
-    if unknown := [arm.name for arm in arms if arm.name not in names]:
-        listed = " and ".join([", ".join(map(repr, names[:-1])), repr(names[-1])])
-        raise ValueError(f"arms are {listed} here, not {unknown[0]!r}; refine=AdaptiveWriter(…) takes any")
+    names = [getattr(arm, "name", None) for arm in arms or ()]
+    climbs = checked and "refine_prompt" not in options and "revise" not in names
+    arms = _known_arms(arms, ADAPTIVE_RUNGS if climbs else ADAPTIVE_ARMS)
     tries = sum(arm.tries for arm in arms)
     options = {"keep": "vote", **options, "limits": {"max_rounds": tries, **(options.get("limits") or {})}}
     if climbs:
@@ -104,3 +99,15 @@ def build_adaptive_graph(
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)
     defaults = {"refine": refine, "name": "adaptive"}
     return build_refine_graph(model, critics=critics, verifiers=verifiers, **{**defaults, **options})
+
+
+def _known_arms(arms: Sequence[Arm] | None, default: Sequence[Arm]) -> Sequence[Arm]:
+    """Return the arms given, each one of those that there are; by default these."""
+    names = [arm.name for arm in default]
+    for arm in arms or ():
+        if not isinstance(arm, Arm):
+            raise TypeError(f"each of arms is an Arm(name, tries=…), not {arm!r:.200}")
+        if arm.name not in names:
+            listed = " and ".join([", ".join(map(repr, names[:-1])), repr(names[-1])])
+            raise ValueError(f"arms are {listed} here, not {arm.name!r}; refine=AdaptiveWriter(…) takes any")
+    return default if arms is None else arms
