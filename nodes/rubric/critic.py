@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 from langgraph.cache.base import BaseCache
 
+from ...models.specs import as_model
 from ...state.critique import Critique, DualCritic
 from ...state.dual import Do, adrive, at_once, do, drive
 from ...state.usage import NO_USAGE, Usage, add_usage
@@ -49,7 +50,7 @@ def threshold_by_task(task: str, threshold: float) -> float:
     return min(1.0, max(0.0, round(shifted, 3)))
 
 
-Panel = BaseChatModel | Sequence[BaseChatModel]
+Panel = BaseChatModel | str | Sequence[BaseChatModel | str]
 Adaptive = bool | Callable[[str, float], float]
 """`(task, threshold) -> threshold`; `True` is `threshold_by_task`."""
 
@@ -170,8 +171,11 @@ def rubric_critic(
         TypeError: At build: a judge is neither a model nor a function of (task, draft), `adaptive` is no bool or
             function, the threshold no number, or `cache` no cache.
     """
+    if not isinstance(rubric, Rubric):
+        raise TypeError(f"a rubric is a Rubric(dimensions=[…]), not {rubric!r:.200}")
     named = dict(judges or {})
-    panel = [] if judge is None else [judge] if isinstance(judge, BaseChatModel) else list(judge)
+    panel: list[Any] = [] if judge is None else [judge] if isinstance(judge, BaseChatModel | str) else list(judge)
+    panel = [as_model(one) if isinstance(one, str) else one for one in panel]
     if unknown := sorted(named.keys() - set(rubric.names)):
         raise ValueError(f"judges={unknown!r}: the rubric has no such dimension, only {', '.join(rubric.names)}")
     if wrong := [one for one in panel if not isinstance(one, BaseChatModel)]:

@@ -54,6 +54,8 @@ def matches_json_schema(schema: Any) -> Verifier:
         ImportError: The extra `writing` is not installed. At build.
         ValueError: The schema is not a valid schema, or one of its references leads nowhere. At build.
     """
+    if isinstance(schema, str):
+        raise TypeError(f"a JSON Schema is a mapping, as json.loads gives it, or a type, not the text {schema!r:.80}")
     if not isinstance(schema, Mapping | bool):
         return _of_type(adapter_of(schema))
     dialect = _dialect_of(schema)

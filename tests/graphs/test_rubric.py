@@ -519,6 +519,8 @@ def test_arguments_of_the_wrong_type_are_refused_when_built(options: Any, says: 
     """The message names the argument and what would be right."""
     with pytest.raises(TypeError, match=says):
         build_rubric_graph(**{"model": ScriptedModel([]), **options})
+    with pytest.raises(TypeError, match=r"a rubric is a Rubric\(dimensions=\[…\]\), not {'clarity': 1}"):
+        build_rubric_graph(ScriptedModel([]), rubric={"clarity": 1})  # type: ignore[arg-type]
 
 
 def test_a_budget_holds_among_judges(run: Any) -> None:

@@ -67,7 +67,7 @@ def test_models_and_verifiers_may_be_named_as_on_the_shell(scripted: Any) -> Non
         partial(build_branching_graph, **words, branching_factor=1, depth=0),
         partial(build_reasoning_graph, **words),
         partial(build_writing_graph, **words),
-        partial(build_rubric_graph, critics=[model_critic(scripted("no issues"))]),
+        partial(build_rubric_graph, judge=scripted("no verdict")),
         partial(build_pipeline_graph, "SetTopic('Rivers') | UseDraft"),
         partial(build_math_graph, critics=[WORDS]),
         build_code_graph,

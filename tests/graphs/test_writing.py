@@ -162,6 +162,8 @@ def test_a_schema_or_grade_that_makes_no_sense_is_refused_by_name() -> None:
     pytest.importorskip("syllapy")
     with pytest.raises(ValueError, match="json_schema="):
         build_writing_graph(ScriptedModel([]), json_schema={"type": "thing"})
+    with pytest.raises(ValueError, match=r"a JSON Schema is a mapping, .* not the text"):
+        build_writing_graph(ScriptedModel([]), json_schema='{"type": "object"}')  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_grade=99"):
         build_writing_graph(ScriptedModel([]), max_grade=99)
     with pytest.raises(TypeError, match="a verifier is a callable"):
