@@ -278,14 +278,17 @@ def build_refine_graph(
         'Rain falls. It drums on the roof.'
     """
     model = model if model is None else as_model(model)
+    check_choices(
+        keep=(keep or "best", Keep), memory=(memory, Memory), judge_last=(judge_last, bool),
+        tell_checks=(tell_checks, bool), critics_after=(critics_after, CriticsAfter),
+        checkpoints=(checkpoints, Checkpoints),
+    )  # fmt: skip
     prepare, generate, feedback, check, choose_refiner, refine, finish = over_state(
         prepare=prepare, generate=generate, feedback=feedback, check=check, choose_refiner=choose_refiner,
         refine=refine, finish=finish,
     )  # fmt: skip
     prices = price_table(prices)
     answer = answer_type_of(answer_type)
-    switches = {"judge_last": (judge_last, bool), "tell_checks": (tell_checks, bool)}
-    check_choices(checkpoints=(checkpoints, Checkpoints), **switches)
     own = tuple(own_keys(state_schema))
     named = _judges(
         model, critics, verifiers, feedback, prompt=critic_prompt, judge_last=judge_last, own=own, answer=answer
@@ -294,7 +297,7 @@ def build_refine_graph(
     others = [critic for critic in named if not critic.human]
     # People lead from draft to draft, and rank none of them.
     ranked = judge_last and bool(others or not people)
-    keep = seen_by_refiner({"keep": keep, "judge_last": ranked, "memory": memory})["keep"]
+    keep = seen_by_refiner({"keep": keep, "judge_last": ranked})["keep"]
     # Of a function in the critics' place nobody knows by what names it will sign.
     critic_names = None if feedback is not None else [critic.name for critic in named]
     # What knows the gold answer tells no writer anything.

@@ -19,7 +19,7 @@ from langgraph.types import Command
 from ..models.schema_requests import bound_to_schema, refuses_schema, structured_text
 from ..nodes.agents.agent_answers import ENDED, OUT_OF_STEPS, HandedOver, run_in
 from ..nodes.agents.agent_judge import AGENT_FEEDBACK_PROMPT, AgentFeedback, WitnessCritic, agent_judge
-from ..nodes.arguments import check_lists
+from ..nodes.arguments import check_choices, check_lists
 from ..nodes.check import check as check_step
 from ..nodes.critics.critics import name_critics, name_of, typed_judges
 from ..nodes.feedback import CriticsAfter
@@ -148,6 +148,7 @@ class RefineMiddleware(AgentMiddleware[RefineAgentState, Any, Any]):
         prices: Prices | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        check_choices(keep=(keep or "best", Keep), critics_after=(critics_after, CriticsAfter))
         self._answer = answer = answer_type_of(answer_type)
         self._files = (files,) if isinstance(files, str) else tuple(files)
         self._folder = folder

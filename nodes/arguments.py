@@ -22,7 +22,6 @@ __all__ = [
     "checked_temperature",
     "over_state",
     "refuse",
-    "signature_of",
 ]
 
 
@@ -75,14 +74,6 @@ def refuse(options: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
         raise ValueError(f"{wrong}= {reasons[wrong]}")
 
 
-def signature_of(target: Any) -> inspect.Signature | None:
-    """Return the signature of a callable, or of a dual one's logic; `None` where it has none, as a builtin."""
-    try:
-        return inspect.signature(target.logic if isinstance(target, DualCallable) else target)
-    except (TypeError, ValueError):
-        return None
-
-
 GIVEN: Mapping[str, Callable[[], Any]] = {
     "config": get_config,
     "runtime": get_runtime,
@@ -109,8 +100,11 @@ def over_state(**given: Any) -> list[Any]:
 def _over_state(given: Any, what: str) -> Any:
     if isinstance(given, Mapping):
         return {name: _over_state(one, f"{what}[{name!r}]") for name, one in given.items()}
-    signature = None if isinstance(given, Runnable | DualCallable | None) else signature_of(given)
-    if signature is None:
+    if not callable(given) or isinstance(given, Runnable | DualCallable):
+        return given
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # as of a builtin
         return given
     further = [*signature.parameters][1:]
     unset = (inspect.Parameter.empty, None)

@@ -15,7 +15,6 @@ from ..state.events import Event, failure, frozen, requirement
 from ..state.stopping import BUDGETS, REFUSED_OUTSIDE, decide, rounds_allowed, spent_budget
 from ..state.summary import Attempt, rounds, summary_of
 from ..state.usage import NO_USAGE
-from .arguments import check_choices
 from .critics.critics import NamedCritic, about_untold, in_order, own_checks, read_critiques
 from .human import PersonalCritique, edited_draft
 from .runtime.step import Outcome, Step, Steps, call, emit, recorded
@@ -80,7 +79,6 @@ def feedback(
     Raises:
         ValueError: At build: a person is to be asked at the end, and not all of them are, or nobody knows when that is.
     """
-    check_choices(critics_after=(critics_after, CriticsAfter))
     ranked = in_order(critics)
     people = any(critic.human for critic in ranked)
     at_the_end = _asked_at_the_end(ranked, ends_with)

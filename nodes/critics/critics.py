@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...state.critique import AnyVerifier, Critique
+from ...state.dual import DualCallable
 from ...state.summary import Attempt, summary_of
 from ...state.typed_answer import ANSWER_TYPE
-from ..arguments import signature_of
 from ..human import HumanCritic, human_critic
 from ..runtime.killable import off_loop
 from ..verify.text_verifiers import wish
@@ -261,12 +261,12 @@ def in_order(critics: Sequence[NamedCritic]) -> list[NamedCritic]:
 
 def takes_state(target: Any) -> bool:
     """Return True if a critic or verifier has a parameter `state`."""
-    return "state" in getattr(signature_of(target), "parameters", ())
+    return "state" in getattr(_signature(target), "parameters", ())
 
 
 def takes(target: Any, *arguments: Any) -> bool:
     """Return True if something can be called with these arguments, and the state by its name where it takes that."""
-    signature = signature_of(target)
+    signature = _signature(target)
     if signature is None:  # as of a builtin
         return callable(target)
     places = [*signature.parameters][len(arguments) :]
@@ -275,6 +275,13 @@ def takes(target: Any, *arguments: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _signature(target: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(target.logic if isinstance(target, DualCallable) else target)
+    except (TypeError, ValueError):
+        return None
 
 
 VERDICTS = "True, False, a score from 0 to 1, (False, 'what to mend'), a Critique or None"

@@ -22,7 +22,6 @@ from ...state.events import DRAFT_KINDS, Event
 from ...state.open_state import FROM_RECORD, before_task, conversation_of, own_keys
 from ...state.retrievals import passages
 from ...state.summary import Attempt, current_run, rounds, summary_of
-from ..arguments import check_choices
 from ..runtime.step import DualRunnable
 from ..verify.text_verifiers import wish
 from ..verify.verifiers import opened_file, stored_verifier
@@ -150,17 +149,11 @@ def _dressed(text: str) -> Iterator[str]:
 
 
 def seen_by_refiner(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a refiner's `keep` and `memory`, and `own` keys if there are any, from options of `build_refine_graph`.
-
-    Raises:
-        ValueError: There is no such `keep` or `memory`.
-    """
+    """Return a refiner's `keep` and `memory`, and `own` keys if there are any, from options of `build_refine_graph`."""
     # The last revision, which nobody judges, could never be the best.
     keep = options.get("keep") or ("best" if options.get("judge_last", True) else "last")
-    memory = options.get("memory", "all")
-    check_choices(keep=(keep, Keep), memory=(memory, Memory))
     own = tuple(own_keys(options.get("state_schema")))
-    return {"keep": keep, "memory": memory, **({"own": own} if own else {})}
+    return {"keep": keep, "memory": options.get("memory", "all"), **({"own": own} if own else {})}
 
 
 def attempt_at_hand(events: Sequence[Event], keep: Keep) -> Attempt | None:
