@@ -17,6 +17,7 @@ from ..state.dual import finish
 from .analysis.anytime import Bets, anytime_interval
 from .analysis.paired import CHANCE, Interval, Row
 from .analysis.sentences import percent, points
+from .datasets.own_rows import OwnScorer
 from .evaluation import Play, kept_in, own_methods, playing, prepared
 from .run.result_record import worth_of
 
@@ -149,6 +150,8 @@ async def agate(
         raise ValueError(f"margin must be above 0 and below 1 (2 points are 0.02), not {margin!r}")
     known = baseline if isinstance(baseline, Baseline) else read_baseline(baseline)
     made, data, settings = prepared(graph, dataset, **options)
+    if isinstance(data.own, OwnScorer):  # it scored the baseline, so what it raises now is the answers' fault
+        data.own.has_scored = True
     problems = [one for one in data.problems if one.id in known.scores]
     if not problems:
         raise ValueError(f"the baseline is of {known.dataset!r}, and has none of these problems: write a new one")

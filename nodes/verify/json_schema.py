@@ -55,7 +55,8 @@ def matches_json_schema(schema: Any) -> Verifier:
         ValueError: The schema is not a valid schema, or one of its references leads nowhere. At build.
     """
     if isinstance(schema, str):
-        raise TypeError(f"a JSON Schema is a mapping, as json.loads gives it, or a type, not the text {schema!r:.80}")
+        what = "a JSON Schema is a mapping, as json.loads gives it, or a type"
+        raise ValueError(f"{what}, not the text {schema!r:.80}")  # noqa: TRY004  (a file may hold one)
     if not isinstance(schema, Mapping | bool):
         return _of_type(adapter_of(schema))
     dialect = _dialect_of(schema)
