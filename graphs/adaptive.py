@@ -86,10 +86,11 @@ def build_adaptive_graph(
         return build_refine_graph(
             model, critics=critics, verifiers=verifiers, rungs=arms, **{"name": "adaptive", **options}
         )
-    # Sampled, since a model that is sure of itself writes the same again.
     model = as_model(model)
+    # Sampled, since a model that is sure of itself writes the same again.
     later = sampled(model)
-    requirements = wishes([*map(verifier_critic, verifiers), *critics]) if options.get("tell_checks", True) else ""
+    judges = [*map(verifier_critic, verifiers), *critics]  # once: a text may name a file
+    requirements = wishes(judges) if options.get("tell_checks", True) else ""
     seen = {**seen_by_refiner(options), "told": requirements}
     first = options.setdefault("generate_prompt", CHECKED_GENERATE_PROMPT if requirements else GENERATE_PROMPT)
     writers = {
@@ -98,7 +99,7 @@ def build_adaptive_graph(
     }
     refine = AdaptiveWriter({arm.name: writers[arm.name] for arm in arms}, arms)
     defaults = {"refine": refine, "name": "adaptive"}
-    return build_refine_graph(model, critics=critics, verifiers=verifiers, **{**defaults, **options})
+    return build_refine_graph(model, critics=judges, **{**defaults, **options})
 
 
 def _known_arms(arms: Sequence[Arm] | None, default: Sequence[Arm]) -> Sequence[Arm]:

@@ -140,13 +140,12 @@ def build_agent_graph(
     if revise_with_tools and refine is not None:
         raise ValueError("give revise_with_tools= or refine=, not both")
     revising = revising_model(model, refine_temperature)
-    requirements = (
-        wishes([*map(verifier_critic, verifiers), *(critics or [])]) if options.get("tell_checks", True) else ""
-    )
+    checks = [*map(verifier_critic, verifiers)]  # once: a text may name a file
+    requirements = wishes([*checks, *(critics or [])]) if options.get("tell_checks", True) else ""
     seen["told"] = requirements
     defaults = {
         "generate": agent_writer(base, told=requirements),
-        "critics": [*map(verifier_critic, verifiers), *_judges(critics, critic_prompt, stop_phrase)],
+        "critics": [*checks, *_judges(critics, critic_prompt, stop_phrase)],
         "refine": _refiners(BASE if revise_with_tools else refine, prompt, base, revising, seen),
         "name": "agent",
     }

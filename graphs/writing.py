@@ -112,8 +112,8 @@ def build_writing_graph(
     if clause is not None:
         seen = seen_by_refiner(options)
         prompt = options.pop("refine_prompt", revising)
-        # Sampled, since a model that is sure of itself writes the same again.
         model = as_model(model)
+        # Sampled, since a model that is sure of itself writes the same again.
         later = sampled(model)
         writers = {
             "revise": WordAddingWriter(later, prompt, clause_prompt=clause, **seen),

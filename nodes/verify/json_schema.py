@@ -54,9 +54,6 @@ def matches_json_schema(schema: Any) -> Verifier:
         ImportError: The extra `writing` is not installed. At build.
         ValueError: The schema is not a valid schema, or one of its references leads nowhere. At build.
     """
-    if isinstance(schema, str):
-        what = "a JSON Schema is a mapping, as json.loads gives it, or a type"
-        raise ValueError(f"{what}, not the text {schema!r:.80}")  # noqa: TRY004  (a file may hold one)
     if not isinstance(schema, Mapping | bool):
         return _of_type(adapter_of(schema))
     dialect = _dialect_of(schema)
@@ -115,6 +112,9 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     Raises:
         ValueError: JSON can't hold it.
     """
+    if isinstance(kind, str):  # pydantic takes a text for the name of a type
+        what = "a JSON Schema is a mapping, as json.loads gives it, or a type"
+        raise ValueError(f"{what}, not the text {kind!r:.80}")  # noqa: TRY004  (a file may hold one)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(readable_type(kind))
         adapter.json_schema()
